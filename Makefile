@@ -1,0 +1,39 @@
+# `make demo` and `make test` work from a fresh clone: they build .venv first and reuse it afterwards.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# Real data sets are optional: tests that need them skip with a message where they are absent.
+ifneq ($(wildcard ../shared/data/MANIFEST.json),)
+export CONCRETE_SCORE_DATA ?= $(abspath ../shared/data)
+endif
+
+.PHONY: setup demo test test-slow lint bench clean
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear $(VENV)
+	PIP_CONSTRAINT=$(abspath constraints.txt) $(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	touch $@
+
+demo: $(READY)
+	$(BIN)/csm demo
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2 -q -m "not slow"
+
+test-slow: $(READY)
+	$(BIN)/python -m pytest -n 2 -q -m slow
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(BIN)/csm bench
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist

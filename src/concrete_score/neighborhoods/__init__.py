@@ -1,0 +1,29 @@
+"""Neighborhoods: directed graphs over a space, ``x -> N(x)`` (paper, section 3.1)."""
+
+from concrete_score.neighborhoods.base import NeighborhoodBase as NeighborhoodBase
+from concrete_score.neighborhoods.base import SiteNeighborhoodBase as SiteNeighborhoodBase
+from concrete_score.neighborhoods.base import check_same_space as check_same_space
+from concrete_score.neighborhoods.chain import Chain as Chain
+from concrete_score.neighborhoods.chain import chain as chain
+from concrete_score.neighborhoods.chain import chain_two_way as chain_two_way
+from concrete_score.neighborhoods.complete import Complete as Complete
+from concrete_score.neighborhoods.complete import complete as complete
+from concrete_score.neighborhoods.cycle import Cycle as Cycle
+from concrete_score.neighborhoods.cycle import cycle as cycle
+from concrete_score.neighborhoods.cycle import cycle_two_way as cycle_two_way
+from concrete_score.neighborhoods.explicit import Explicit as Explicit
+from concrete_score.neighborhoods.explicit import explicit as explicit
+from concrete_score.neighborhoods.grid import grid as grid
+from concrete_score.neighborhoods.grid import grid_bounded as grid_bounded
+from concrete_score.neighborhoods.hamming import hamming as hamming
+from concrete_score.neighborhoods.moore import Moore as Moore
+from concrete_score.neighborhoods.moore import moore as moore
+from concrete_score.neighborhoods.ordered import Ordered as Ordered
+from concrete_score.neighborhoods.product import Product as Product
+from concrete_score.neighborhoods.product import SiteRule as SiteRule
+from concrete_score.neighborhoods.sampled import IndependenceProposal as IndependenceProposal
+from concrete_score.neighborhoods.sampled import UniformProposal as UniformProposal
+from concrete_score.neighborhoods.star import Star as Star
+from concrete_score.neighborhoods.star import star as star
+from concrete_score.neighborhoods.support import SupportDiagnosis as SupportDiagnosis
+from concrete_score.neighborhoods.support import diagnose_support as diagnose_support

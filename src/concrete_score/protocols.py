@@ -1,0 +1,206 @@
+"""The shapes of the library's pieces: what each must offer, nothing of how.
+
+B batch, D sites, K slots, m drawn edges. States are int64; ``...`` stands for any leading axes.
+"""
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from concrete_score.shapes import Mask, NeighborStates, PerSlot, PerState, Slots, States
+from concrete_score.spaces import Space
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+@runtime_checkable
+class Neighborhood(Protocol):
+    """A directed graph over a space, ``x -> N(x)`` (paper, definition 1).
+
+    Slot ``k`` always means the same move; where it leads nowhere it is invalid, and `neighbor` returns ``x`` itself.
+    No state is its own neighbor or listed twice.
+    """
+
+    @property
+    def space(self) -> Space: ...
+    @property
+    def num_slots(self) -> int: ...
+    @property
+    def symmetric(self) -> bool: ...
+
+    def valid(self, x: States) -> Mask:
+        """Which slots hold a neighbor ``(..., K)``."""
+        ...
+
+    def neighbor(self, x: States, slot: Slots) -> States:
+        """``N(x)_slot``: ``(..., D), (...) -> (..., D)``."""
+        ...
+
+    def draw(self, x: States, generator: torch.Generator) -> Slots:
+        """A uniform valid slot ``(...)``; 0 where there is none."""
+        ...
+
+    def reverse_degree(self, y: States) -> Slots:
+        """``|N⁻¹(y)|``, how many edges lead to ``y``."""
+        ...
+
+    def reverse_neighbor(self, y: States, j: Slots) -> tuple[States, Slots]:
+        """The ``j``-th pair ``(x, slot)`` with ``N(x)_slot = y``, ``0 <= j < reverse_degree(y)``."""
+        ...
+
+    def degree(self, x: States) -> Slots:
+        """``|N(x)|``."""
+        ...
+
+    def neighbors(self, x: States) -> NeighborStates:
+        """All of ``N(x)`` by slot ``(..., K, D)``; invalid slots hold ``x``."""
+        ...
+
+    def back_slot(self, x: States, slot: Slots) -> Slots:
+        """The slot that leads from ``N(x)_slot`` back to ``x``; -1 where none does."""
+        ...
+
+    def symmetrized(self) -> "Neighborhood":
+        """The smallest symmetric neighborhood that contains this one."""
+        ...
+
+    def adjacency(self) -> "csr_array":
+        """The edges of an enumerable space as a sparse matrix ``(S, S)``, entries slot + 1."""
+        ...
+
+    def connected(self) -> bool:
+        """Whether the graph is weakly connected over the whole space."""
+        ...
+
+
+@runtime_checkable
+class SiteNeighborhood(Neighborhood, Protocol):
+    """A neighborhood each of whose edges changes one site."""
+
+    def edit(self, x: States, slot: Slots) -> tuple[Slots, Slots]:
+        """The site that ``slot`` changes and its new value ``(...), (...)``."""
+        ...
+
+
+class Proposal(NamedTuple):
+    """Drawn targets with the probability of the move there and back."""
+
+    target: Tensor
+    """``(B, m, D)``."""
+    log_forward: Tensor
+    """``log K(target | x)`` ``(B, m)``; -inf marks a padded draw from a state without neighbors."""
+    log_backward: Tensor
+    """``log K(x | target)`` ``(B, m)``."""
+
+
+@runtime_checkable
+class SampledNeighborhood(Protocol):
+    """A neighborhood known through a kernel ``K(y | x)`` one can draw from."""
+
+    @property
+    def space(self) -> Space: ...
+
+    def draw(self, x: States, m: int, generator: torch.Generator) -> Proposal:
+        """``m`` targets for each of the B rows of ``x``."""
+        ...
+
+
+@runtime_checkable
+class DensityModel(Protocol):
+    """Gives ``log q(x)``, normalized or not; its log-ratios are derived."""
+
+    @property
+    def space(self) -> Space: ...
+    @property
+    def normalized(self) -> bool: ...
+
+    def log_density(self, x: States) -> PerState:
+        """``(..., D) -> (...)``."""
+        ...
+
+
+@runtime_checkable
+class Samplable(Protocol):
+    """Draws independent exact samples."""
+
+    def sample(self, n: int, generator: torch.Generator) -> States:
+        """``(n, D)``."""
+        ...
+
+
+@runtime_checkable
+class ScoreModel(Protocol):
+    """Gives all log-ratios of ``N(x)`` in one pass; its density is derived only by path or recovery."""
+
+    @property
+    def neighborhood(self) -> Neighborhood: ...
+
+    def log_ratios(self, x: States) -> PerSlot:
+        """``log q(N(x)_k) - log q(x)`` ``(..., K)``; 0.0 at invalid slots, which callers mask."""
+        ...
+
+
+@runtime_checkable
+class Noise(Protocol):
+    """A corruption kernel ``q(x̃ | x)`` with independent sites and known ratios; level 0 is the weakest."""
+
+    @property
+    def space(self) -> Space: ...
+    @property
+    def num_levels(self) -> int: ...
+
+    def corrupt(self, x: States, level: int | Tensor, generator: torch.Generator) -> States:
+        """A draw of ``x̃`` for each row; ``level`` is an integer or one per row ``(B,)``."""
+        ...
+
+    def site_log_prob(self, level: int, site: int) -> Tensor:
+        """``log q(noisy | clean)`` of one site ``(V, V)``: ``[clean, noisy]``."""
+        ...
+
+    def log_ratios(self, noisy: States, clean: States, level: int | Tensor, neighborhood: Neighborhood) -> PerSlot:
+        """``log q(N(x̃)_k | x) - log q(x̃ | x)`` ``(..., K)``; 0.0 at invalid slots."""
+        ...
+
+
+@runtime_checkable
+class NoiseConditional(Protocol):
+    """A family of score models, one for each noise level."""
+
+    @property
+    def noise(self) -> Noise: ...
+
+    def at(self, level: int | Tensor) -> ScoreModel:
+        """The model of one level, or of one level per row ``(B,)``."""
+        ...
+
+
+@runtime_checkable
+class Divergence(Protocol):
+    """The convex ``f`` of a Bregman divergence between ratios, in terms of ``l = log s`` (any offset added)."""
+
+    def a(self, l: Tensor) -> Tensor:  # noqa: E741
+        """``s f'(s) - f(s)``."""
+        ...
+
+    def b(self, l: Tensor) -> Tensor:  # noqa: E741
+        """``f'(s)``."""
+        ...
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """Draws what is random about one step, then gives a deterministic loss for each example."""
+
+    def draw(self, x: States, generator: torch.Generator, model: Any = None) -> Any:
+        """Everything random about one step on the rows ``x`` ``(B, D)``; no gradient flows here."""
+        ...
+
+    def loss(self, model: Any, draws: Any) -> Tensor:
+        """``(B,)``; the caller reduces."""
+        ...
+
+    def exact(self, model: Any, pmf: Tensor) -> Tensor:
+        """The enumerating twin: the expectation of the mean loss under ``pmf`` ``(S,)``."""
+        ...
