@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from jaxtyping import install_import_hook
 
 # Shapes in annotations are checked in tests only; users pay nothing for them.
@@ -13,7 +13,12 @@ _hook = install_import_hook("concrete_score", "beartype.beartype")
 import torch  # noqa: E402
 
 settings.register_profile(
-    "house", derandomize=True, deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow]
+    "house",
+    derandomize=True,
+    deadline=None,
+    max_examples=30,
+    phases=[Phase.explicit, Phase.generate],  # examples are small already; shrinking would take minutes
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
 settings.load_profile("house")
 torch.set_num_threads(1)

@@ -3,7 +3,7 @@
 B batch, D sites, K slots, m drawn edges. States are int64; ``...`` stands for any leading axes.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -106,6 +106,10 @@ class SampledNeighborhood(Protocol):
         """``m`` targets for each of the B rows of ``x``."""
         ...
 
+    def log_kernel(self) -> Tensor:
+        """The enumerating twin: ``log K(y | x)`` over an enumerable space ``(S, S)``, rows ``x``."""
+        ...
+
 
 @runtime_checkable
 class DensityModel(Protocol):
@@ -140,6 +144,20 @@ class ScoreModel(Protocol):
     def log_ratios(self, x: States) -> PerSlot:
         """``log q(N(x)_k) - log q(x)`` ``(..., K)``; 0.0 at invalid slots, which callers mask."""
         ...
+
+
+@runtime_checkable
+class RawScoreModel(ScoreModel, Protocol):
+    """A score model whose head gives the paper's ``c`` itself, which may fall below -1."""
+
+    def concrete_scores(self, x: States) -> PerSlot:
+        """``c(x)_k`` ``(..., K)``; 0.0 at invalid slots."""
+        ...
+
+
+def is_raw(model: Any) -> TypeGuard[RawScoreModel]:
+    """Whether a model gives raw scores; asked of the instance, for a network has them only with a raw head."""
+    return hasattr(model, "concrete_scores")
 
 
 @runtime_checkable
@@ -180,11 +198,11 @@ class NoiseConditional(Protocol):
 class Divergence(Protocol):
     """The convex ``f`` of a Bregman divergence between ratios, in terms of ``l = log s`` (any offset added)."""
 
-    def a(self, l: Tensor) -> Tensor:  # noqa: E741
+    def a(self, l: Tensor) -> Tensor:
         """``s f'(s) - f(s)``."""
         ...
 
-    def b(self, l: Tensor) -> Tensor:  # noqa: E741
+    def b(self, l: Tensor) -> Tensor:
         """``f'(s)``."""
         ...
 

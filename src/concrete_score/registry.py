@@ -33,9 +33,84 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "moore": Entry("neighborhoods.moore:moore", "every site moves by -1, 0 or 1", "4.3"),
         "explicit": Entry("neighborhoods.explicit:explicit", "any directed graph, from a list of edges", "4.2"),
     },
-    "targets": {},
-    "baselines": {},
-    "experiments": {},
+    "targets": {
+        "sixteen_categories": Entry(
+            "targets.one_dimensional:sixteen_categories", "two bumps on a floor, 16 categories", "5.2"
+        ),
+        "sine": Entry("targets.one_dimensional:sine", "one period of a wave, 16 categories", "B.2"),
+        "low_density": Entry("targets.one_dimensional:low_density", "two plateaus divided by a desert", "B.2"),
+        "8gaussians": Entry("targets.toys:eight_gaussians", "eight Gaussians on a circle, quantized", "5.3, B.3"),
+        "checkerboard": Entry("targets.toys:checkerboard", "uniform on every second square, quantized", "5.3"),
+        "2spirals": Entry("targets.toys:two_spirals", "two interleaved noisy spirals, quantized", "5.3, B.3"),
+        "circles": Entry("targets.toys:circles", "two concentric noisy circles, quantized", "5.3"),
+        "moons": Entry("targets.toys:moons", "two interleaved half circles, quantized", "5.3"),
+        "pinwheel": Entry("targets.toys:pinwheel", "five bent blades, quantized", "5.3"),
+        "rings": Entry("targets.toys:rings", "four concentric thin rings, quantized", "5.3"),
+        "swissroll": Entry("targets.toys:swissroll", "one noisy spiral, quantized", "5.3"),
+        "ising": Entry("targets.ising:Ising", "spins on a lattice, exact partition function up to 12 wide"),
+        "rbm": Entry("targets.rbm:random_rbm", "a random restricted Boltzmann machine, exact up to 20 hidden units"),
+        "bayesian_network": Entry("targets.bayesian_network:random_network", "a random network of mixed categories"),
+        "asia": Entry("targets.asia:asia", "the chest-clinic network; flips cannot connect its support"),
+    },
+    "noise": {
+        "categorical": Entry("noise.categorical:categorical", "a site keeps its value, or takes any other", "4.3, B.3"),
+        "binarized_gaussian": Entry(
+            "noise.binarized_gaussian:binarized_gaussian", "rounded Gaussian noise on bits: exactly a bit flip", "C.4"
+        ),
+    },
+    "models": {
+        "table": Entry("models.table:table", "one free logit for every state", "5.3, C.2"),
+        "mlp": Entry("models.score:mlp", "a shallow tanh network that gives all ratios in one pass", "5.2, C.1"),
+        "made": Entry("models.made:made", "a masked autoregressive density, exact and normalized", "5.4, C.3"),
+        "energy": Entry("models.energy:energy", "a network that gives an unnormalized log-density"),
+    },
+    "heads": {
+        "log_ratio": Entry("models.heads:LogRatioHead", "outputs are log-ratios: ratios stay positive", "4.1"),
+        "raw": Entry("models.heads:RawHead", "outputs are the paper's scores, which may fall below -1", "4.1"),
+        "denoising": Entry("models.heads:DenoisingHead", "outputs are each site's clean value", "4.3"),
+    },
+    "baselines": {
+        "independent": Entry("baselines.independent:Independent", "every site on its own, by counting"),
+        "chow_liu": Entry("baselines.chow_liu:ChowLiu", "the best tree of pairwise dependences"),
+        "mixture": Entry("baselines.mixture:Mixture", "a mixture of independents, by EM"),
+    },
+    "divergences": {
+        "csm": Entry("objectives.divergences:csm", "f = r²: Concrete score matching", "4.1"),
+        "score_entropy": Entry("objectives.divergences:score_entropy", "f = r log r: score entropy"),
+        "logistic": Entry("objectives.divergences:logistic", "f = r log r - (1+r) log(1+r): pseudo-likelihood on bits"),
+        "ratio_matching": Entry("objectives.divergences:ratio_matching", "f = 1/(1+r): ratio matching on bits", "D.1"),
+    },
+    "edges": {
+        "all": Entry("objectives.estimators:All", "every edge, in bounded memory", "4.1"),
+        "independent": Entry("objectives.estimators:Independent", "one uniform neighbor for each term", "4.2"),
+        "paired": Entry("objectives.estimators:Paired", "one uniform neighbor for both terms"),
+        "stratified": Entry("objectives.estimators:Stratified", "one neighbor from each block of sites"),
+        "importance": Entry("objectives.estimators:Importance", "neighbors a reference finds plausible, reweighed"),
+        "self_proposal": Entry("objectives.estimators:SelfProposal", "states drawn from a frozen copy of the model"),
+    },
+    "objectives": {
+        "csm": Entry("objectives.build:csm", "Concrete score matching on edges", "4.1"),
+        "score_entropy": Entry("objectives.build:score_entropy", "score entropy on edges"),
+        "logistic": Entry("objectives.build:logistic", "logistic ratios on edges"),
+        "ratio_matching": Entry("objectives.build:ratio_matching", "ratio matching on edges", "D.1"),
+        "ratio_matching_multiclass": Entry(
+            "objectives.build:ratio_matching_multiclass", "ratio matching on site conditionals, corrected", "D.1"
+        ),
+        "ratio_matching_uncorrected": Entry(
+            "objectives.build:ratio_matching_uncorrected", "ratio matching as first published: ignores the data", "D.1"
+        ),
+        "discrete_marginalization": Entry(
+            "objectives.build:discrete_marginalization", "discrete marginalization, corrected", "D.2"
+        ),
+        "discrete_marginalization_uncorrected": Entry(
+            "objectives.build:discrete_marginalization_uncorrected", "as first published: ignores the data", "D.2"
+        ),
+        "denoising": Entry("objectives.build:denoising", "denoising Concrete score matching", "4.3"),
+        "maximum_likelihood": Entry("objectives.build:maximum_likelihood", "for normalized models", "B.1"),
+    },
+    "experiments": {
+        "figure1": Entry("experiments.figure1:run", "every neighborhood as a directed graph", "3.1, figure 1"),
+    },
 }
 
 

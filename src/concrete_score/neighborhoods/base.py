@@ -62,13 +62,15 @@ class NeighborhoodBase(ABC):
 
     def draw(self, x: States, generator: torch.Generator) -> Slots:
         """A uniform valid slot of each state ``(...)``; 0 where there is none."""
+        if not self.num_slots:
+            return torch.zeros(x.shape[:-1], dtype=torch.int64, device=x.device)
         rows = x.reshape(-1, x.shape[-1])
         unit = torch.rand(len(rows), generator=generator, dtype=torch.float64, device=generator.device)
         slot = torch.empty(len(rows), dtype=torch.int64, device=x.device)
         step = self._rows_per_chunk
         for start in range(0, len(rows), step):
             rank = self.valid(rows[start : start + step]).cumsum(-1)
-            wanted = (unit[start : start + step].to(x.device) * rank[:, -1:].squeeze(-1)).long() + 1
+            wanted = (unit[start : start + step].to(x.device) * rank[:, -1]).long() + 1
             # The first position whose running count reaches the wanted rank; K when there is none.
             slot[start : start + step] = torch.searchsorted(rank, wanted[:, None]).squeeze(-1)
         return slot.where(slot < self.num_slots, 0).reshape(x.shape[:-1])
@@ -95,6 +97,8 @@ class NeighborhoodBase(ABC):
 
     def back_slot(self, x: States, slot: Slots) -> Slots:
         """The slot that leads from ``N(x)_slot`` back to ``x`` ``(...)``; -1 where none does."""
+        if not self.num_slots:
+            return torch.full_like(slot, -1)
         y = self.neighbor(x, slot)
         leads_back = (self.neighbors(y) == x[..., None, :]).all(-1) & self.valid(y)
         found, back = leads_back.max(-1)

@@ -64,6 +64,8 @@ class Moore(NeighborhoodBase):
 
     def back_slot(self, x: States, slot: Slots) -> Slots:
         """Each site's step undone: digits 1 and 2 change places where there are two directions."""
+        if not self.num_slots:
+            return torch.full_like(slot, -1)
         digit = self._digit(slot)
         two_way = torch.tensor([radix == 3 for radix in self._radices], device=slot.device)
         undone = torch.where(two_way & (digit > 0), 3 - digit, digit)

@@ -46,6 +46,15 @@ class UniformProposal:
             torch.where(way_back, backward, -torch.inf),
         )
 
+    def log_kernel(self) -> Tensor:
+        """``-log |N(x)|`` on edges, -inf elsewhere ``(S, S)``."""
+        states = self.space.enumerate()
+        row, slot = self.neighborhood.valid(states).nonzero(as_tuple=True)
+        target = self.space.index(self.neighborhood.neighbor(states[row], slot))
+        kernel = torch.full((len(states), len(states)), -torch.inf, dtype=torch.float64)
+        kernel[row, target] = -self.neighborhood.degree(states).double().log()[row]
+        return kernel
+
 
 @runtime_checkable
 class SamplableDensity(DensityModel, Samplable, Protocol):
@@ -72,3 +81,9 @@ class IndependenceProposal:
         target = self.proposal.sample(len(x) * m, generator).reshape(len(x), m, -1)
         density: Tensor = self.proposal.log_density(torch.cat([x[:, None], target], 1))
         return Proposal(target, density[:, 1:], density[:, :1].expand(-1, m))
+
+    @torch.no_grad()
+    def log_kernel(self) -> Tensor:
+        """``log q̄(y)`` in every row ``(S, S)``."""
+        density: Tensor = self.proposal.log_density(self.space.enumerate())
+        return density.expand(len(density), -1)

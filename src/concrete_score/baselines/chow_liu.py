@@ -1,0 +1,223 @@
+"""The Chow–Liu tree: the best density in which every site depends on at most one other (Chow and Liu, 1968)."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from concrete_score.baselines.conditionals import (
+    Observed,
+    PerValue,
+    by_rows,
+    check_possible,
+    check_query,
+    draw_values,
+    point_masses,
+)
+from concrete_score.baselines.counts import (
+    PSEUDO_COUNT,
+    check_pseudo_count,
+    check_states,
+    log_normalized,
+    row_chunks,
+    valid_values,
+)
+from concrete_score.baselines.trees import maximum_spanning_tree, mutual_information
+from concrete_score.errors import InputError
+from concrete_score.shapes import PerState, States
+from concrete_score.spaces import Space
+
+
+@dataclass(frozen=True, eq=False)
+class ChowLiu:
+    """``q(x) = Π_d q_d(x_d | x_parent(d))`` on a tree or a forest.
+
+    A root is given a *hidden parent* that has the single value 0, so all sites are treated alike.
+
+    Args:
+        space: any finite product space.
+        parents: the parent of each site; -1 for a root.
+        log_tables: ``log q_d(v | u)`` as ``[d, u, v]`` ``(D, V, V)`` float64; -inf where ``u`` or ``v`` does not exist.
+
+    Raises:
+        InputError: tables of another shape, or parents that are no sites or run in a circle.
+
+    >>> tree = ChowLiu.fit([[0, 0, 1], [0, 0, 0], [1, 1, 0], [1, 1, 1]], Space.bits(3), pseudo_count=0)
+    >>> tree.parents[1], tree.log_density(torch.tensor([[0, 0, 0], [0, 1, 0]])).exp().tolist()
+    (0, [0.25, 0.0])
+    >>> blank = torch.tensor([[True, False, True]])
+    >>> tree.site_log_conditionals(torch.tensor([[1, 0, 0]]), blank).exp()[0, 1].tolist()
+    [0.0, 1.0]
+    """
+
+    space: Space
+    parents: tuple[int, ...]
+    log_tables: Float[Tensor, "sites values values"]
+    normalized: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        sites, values = self.space.num_sites, max(self.space.sizes)
+        if tuple(self.log_tables.shape) != (sites, values, values):
+            raise InputError(f"shape {(sites, values, values)}", f"{tuple(self.log_tables.shape)}", where="log_tables")
+        if len(self.parents) != sites or not all(-1 <= parent < sites for parent in self.parents):
+            raise InputError(f"{sites} parents from -1 to {sites - 1}", f"{self.parents}", where="parents")
+        if sum(map(len, self._levels)) != sites:
+            raise InputError(
+                "a forest", f"{self.parents}, which runs in a circle", where="parents", fix="give each tree a root, -1"
+            )
+
+    @classmethod
+    def fit(cls, states: Any, space: Space, *, pseudo_count: int | float = PSEUDO_COUNT) -> "ChowLiu":
+        """The spanning tree of largest total mutual information, rooted at site 0, with
+
+            q_d(v | u) = (count(u, v) + a / (sizes[d] sizes[p])) / (count_p(u) + a / sizes[p]),      p = parent(d)
+
+        Mutual information is that of the data and the same ``a`` evenly spread rows, so the result is exactly the
+        maximum-likelihood tree of both together. A parent's value without any count has a uniform child.
+
+        Args:
+            states: ``(N, D)`` integers, however narrow.
+            space: the space they live in.
+            pseudo_count: ``a``, the rows of evenly spread pseudo-data to add (see `baselines.counts`).
+
+        Raises:
+            InputError: no rows, a value outside the space, or a negative ``pseudo_count``.
+        """
+        pseudo_count, states = check_pseudo_count(pseudo_count), check_states(states, space)
+        parents = maximum_spanning_tree(mutual_information(states, space, pseudo_count))
+        valid = _valid_edges(space, parents, states.device)
+        even = pseudo_count / valid.sum((1, 2), keepdim=True).double()
+        counts = _edge_counts(states, parents, valid.shape[-1])
+        return cls(space, parents, log_normalized(counts + even * valid, valid))
+
+    def log_density(self, x: States) -> PerState:
+        """``log q(x)`` ``(..., D) -> (...)``."""
+        x = self.space.check(x)
+        sites = torch.arange(self.space.num_sites, device=x.device)
+        above = torch.nn.functional.pad(x, (0, 1))[..., self._slots]
+        return self.log_tables[sites, above, x].sum(-1)
+
+    def sample(self, n: int, generator: torch.Generator) -> States:
+        """``n`` independent exact draws ``(n, D)``, from the roots to the leaves."""
+        nothing = torch.zeros(n, self.space.num_sites, dtype=torch.int64, device=self.log_tables.device)
+
+        def draw(rows: Tensor, seen: Tensor) -> Tensor:
+            # With nothing observed every message is 0, so the way up is saved.
+            return self._descend(self._evidence(rows, seen), generator)
+
+        return by_rows(draw, nothing, nothing.bool(), self.log_tables.numel())
+
+    def log_marginal(self, x: States, observed: Observed) -> PerState:
+        """``log q(observed cells)`` ``(...)``, what arrives at the hidden parent."""
+
+        def answer(rows: Tensor, seen: Tensor) -> Tensor:
+            beliefs, _ = self._ascend(self._evidence(rows, seen))
+            return beliefs[:, -1, 0]
+
+        return by_rows(answer, *check_query(x, observed, self.space), self.log_tables.numel())
+
+    def site_log_conditionals(self, x: States, observed: Observed) -> PerValue:
+        """``log q(x_d = v | observed cells)`` ``(..., D, V)``, messages up the tree and back down."""
+        x, observed = self._possible(x, observed)
+
+        def answer(rows: Tensor, seen: Tensor) -> Tensor:
+            marginals = self._marginals(*self._ascend(self._evidence(rows, seen)))
+            # The messages give an observed site its point mass only up to rounding.
+            return torch.where(seen[..., None], point_masses(rows, marginals.shape[-1]), marginals)
+
+        return by_rows(answer, x, observed, self.log_tables.numel())
+
+    def sample_given(self, x: States, observed: Observed, generator: torch.Generator) -> States:
+        """``x`` with its unobserved cells drawn jointly ``(..., D)``: messages up, then a draw from the roots down."""
+        x, observed = self._possible(x, observed)
+
+        def draw(rows: Tensor, seen: Tensor) -> Tensor:
+            beliefs, _ = self._ascend(self._evidence(rows, seen))
+            return self._descend(beliefs, generator)
+
+        return by_rows(draw, x, observed, self.log_tables.numel())
+
+    def _possible(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+        """The checked query; only tables with zeros can make one impossible, and only they pay for looking."""
+        x, observed = check_query(x, observed, self.space)
+        if self._has_zeros:
+            check_possible(self.log_marginal(x, observed))
+        return x, observed
+
+    def _evidence(self, rows: Tensor, seen: Tensor) -> Tensor:
+        """0 at each value that the observed cells allow, else -inf ``(n, D + 1, V)``; the hidden parent comes last."""
+        values = self.log_tables.shape[-1]
+        evidence = torch.zeros(len(rows), len(self.parents) + 1, values, dtype=torch.float64, device=rows.device)
+        evidence[:, :-1] = torch.where(seen[..., None], point_masses(rows, values), evidence[:, :-1])
+        return evidence
+
+    def _ascend(self, evidence: Tensor) -> tuple[Tensor, Tensor]:
+        """Beliefs and messages, both ``(n, D + 1, V)``, from the leaves to the hidden parent.
+
+        belief_d(v) = evidence_d(v) + Σ_{children c} message_c(v),    message_d(u) = log Σ_v q_d(v | u) e^{belief_d(v)}
+        """
+        beliefs, messages = evidence.clone(), torch.zeros_like(evidence)
+        for sites in reversed(self._levels):
+            messages[:, sites] = (self.log_tables[sites] + beliefs[:, sites, None]).logsumexp(-1)
+            beliefs.index_add_(1, self._slots[sites], messages[:, sites])
+        return beliefs, messages
+
+    def _marginals(self, beliefs: Tensor, messages: Tensor) -> Tensor:
+        """``log q(x_d = v | evidence) = log Σ_u q(u | evidence) q_d(v | u) e^{belief_d(v) - message_d(u)}``."""
+        result = torch.full_like(beliefs, -torch.inf)
+        result[:, -1, 0] = 0.0
+        for sites in self._levels:
+            above = result[:, self._slots[sites]]
+            # A parent's value that is ruled out has no message to divide by.
+            above = torch.where(above.isneginf(), above, above - messages[:, sites])
+            result[:, sites] = (above[..., None] + self.log_tables[sites]).logsumexp(-2) + beliefs[:, sites]
+        return result[:, :-1]
+
+    def _descend(self, beliefs: Tensor, generator: torch.Generator) -> Tensor:
+        """A draw of all sites ``(n, D)``, each given its parent and everything observed below it."""
+        x = torch.zeros(beliefs.shape[:-1], dtype=torch.int64, device=beliefs.device)
+        for sites in self._levels:
+            rows = self.log_tables[sites, x[:, self._slots[sites]]]
+            x[:, sites] = draw_values(rows + beliefs[:, sites], generator)
+        return x[:, :-1]
+
+    @cached_property
+    def _slots(self) -> Tensor:
+        """The place of each site's parent ``(D,)``; that of the hidden one is D."""
+        return torch.tensor(self.parents, device=self.log_tables.device) % (len(self.parents) + 1)
+
+    @cached_property
+    def _levels(self) -> tuple[Tensor, ...]:
+        """The sites by their distance from a root; sites on a circle are in none."""
+        levels, above = [], {-1}
+        while sites := [site for site, parent in enumerate(self.parents) if parent in above]:
+            levels.append(torch.tensor(sites, device=self.log_tables.device))
+            above = set(sites)
+        return tuple(levels)
+
+    @cached_property
+    def _has_zeros(self) -> bool:
+        valid = _valid_edges(self.space, self.parents, self.log_tables.device)
+        return bool(self.log_tables[valid].isneginf().any())
+
+
+def _valid_edges(space: Space, parents: tuple[int, ...], device: torch.device) -> Tensor:
+    """Which pairs of values ``[d, u, v]`` exist ``(D, V, V)``; a root's hidden parent has the value 0 alone."""
+    valid = valid_values(space, device)
+    hidden = torch.arange(valid.shape[-1], device=device) == 0
+    above = torch.cat([valid, hidden[None]])[torch.tensor(parents, device=device)]
+    return above[:, :, None] & valid[:, None, :]
+
+
+def _edge_counts(states: Tensor, parents: tuple[int, ...], num_values: int) -> Tensor:
+    """How often each pair of values ``[d, u, v]`` of a parent and its child occurs ``(D, V, V)``."""
+    sites = len(parents)
+    table = torch.zeros(sites * num_values**2, dtype=torch.int64, device=states.device)
+    for rows in row_chunks(states, sites):
+        above = torch.nn.functional.pad(rows, (0, 1))[:, torch.tensor(parents, device=rows.device)]
+        site = torch.arange(sites, device=rows.device)
+        table += ((site * num_values + above) * num_values + rows).flatten().bincount(minlength=len(table))
+    return table.double().reshape(sites, num_values, num_values)

@@ -1,0 +1,35 @@
+"""The benchmark figures, as plain strings: name -> the function that takes it."""
+
+from collections.abc import Sequence
+from importlib import import_module
+
+from concrete_score.bench.checks import Check
+from concrete_score.errors import InputError, nearest
+
+FIGURES = {
+    "startup": "concrete_score.bench.startup:help_over_torch_import",
+    "draw": "concrete_score.bench.graphs:draw_over_clone",
+    "neighbors": "concrete_score.bench.graphs:neighbors_over_fill",
+}
+
+
+def chosen(names: Sequence[str] = ()) -> list[str]:
+    """The named figures, or all of them.
+
+    Raises:
+        InputError: a name is not known.
+
+    >>> chosen(["draw"])
+    ['draw']
+    """
+    for name in names:
+        if name not in FIGURES:
+            raise InputError("the name of a bench figure", repr(name), fix=nearest(name, list(FIGURES)))
+    return list(names or FIGURES)
+
+
+def take(name: str) -> Check:
+    """Measure one figure now."""
+    module, _, attribute = FIGURES[chosen([name])[0]].partition(":")
+    check: Check = getattr(import_module(module), attribute)()
+    return check

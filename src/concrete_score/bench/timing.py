@@ -1,0 +1,27 @@
+"""Two pieces of work compared in one run, so that a slow or busy machine slows both alike."""
+
+from collections.abc import Callable
+from time import perf_counter
+
+Work = Callable[[], object]
+
+
+def ratio_of_minima(work: Work, yardstick: Work, repeats: int = 5) -> float:
+    """``min time(work) / min time(yardstick)`` over repeats that take turns, after one unmeasured turn of each.
+
+    Disturbances only ever add time, so the shortest of several runs is the one least disturbed.
+
+    >>> from time import sleep
+    >>> ratio_of_minima(lambda: sleep(0.02), lambda: sleep(0.001), repeats=2) > 2
+    True
+    """
+    work(), yardstick()
+    turns = [(_seconds(work), _seconds(yardstick)) for _ in range(repeats)]
+    return min(turn[0] for turn in turns) / min(turn[1] for turn in turns)
+
+
+def _seconds(work: Work) -> float:
+    start = perf_counter()
+    # The result is let go inside the measured time for both alike.
+    work()
+    return perf_counter() - start

@@ -1,0 +1,1 @@
+"""The command line ``csm``: thin commands over the library, each loaded only when it is called."""

@@ -1,0 +1,127 @@
+"""``csm``: how commands are found, and how every ending is told.
+
+Exit codes: 0 done; 2 bad input or usage, in one line on stderr; 1 any other failure; 130 on Ctrl-C. A mistake in the
+library itself shows its traceback.
+"""
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, NamedTuple, NoReturn
+
+import click
+
+from concrete_score import __version__
+from concrete_score.errors import InputError, printable
+
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+
+
+class Entry(NamedTuple):
+    """Where a command lives (``module:attribute``) and its line in ``csm --help``."""
+
+    target: str
+    help: str
+
+
+COMMANDS = {
+    "demo": Entry("concrete_score.cli.demo:demo", "The main job on embedded data, against the known truth."),
+    "reproduce": Entry("concrete_score.cli.reproduce:reproduce", "The paper's figures and tables, checked."),
+    "list": Entry("concrete_score.cli.list_names:list_names", "Names with one line and the paper's section."),
+    "bench": Entry("concrete_score.cli.bench:bench", "Performance, as ratios taken in one run."),
+}
+
+
+class LazyGroup(click.Group):
+    """Commands kept as plain strings; asking for help imports none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name].target.partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            close = get_close_matches(args[0], COMMANDS, n=1)
+            guess = f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(COMMANDS)}."
+            raise click.UsageError(f"No such command {args[0]!r}.{guess}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Run 'csm COMMAND --help' for a command's options and examples.",
+)
+@click.version_option(__version__, prog_name="csm", message="%(prog)s %(version)s")
+@click.pass_context
+def csm(ctx: click.Context) -> None:
+    """Generative models of discrete data through their probability ratios (Concrete scores).
+
+    Results go to standard output, as a table or as one JSON object with --json; progress goes to standard error.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run one command and leave with its exit code."""
+    _accept_any_letter()
+    try:
+        code: Any = csm.main(None if argv is None else list(argv), prog_name="csm", standalone_mode=False)
+    except InputError as error:
+        _leave(str(error), MISUSED)
+    except click.ClickException as error:
+        _leave(_explain(error), error.exit_code)
+    except click.Abort:
+        _leave("interrupted", INTERRUPTED)
+    except OSError as error:
+        _leave(_explain_os(error), FAILED)
+    sys.exit(code or 0)
+
+
+def _explain(error: click.ClickException) -> str:
+    message = " ".join(error.format_message().split())
+    context = getattr(error, "ctx", None)
+    return f"{message} (see '{context.command_path} --help')" if context else message
+
+
+def _explain_os(error: OSError) -> str:
+    place = f": {error.filename}" if error.filename is not None else ""
+    return f"{error.strerror or error}{place}"
+
+
+def _leave(message: str, code: int) -> NoReturn:
+    _drop_unwritable_output()
+    click.echo(f"error: {printable(message)}", err=True)
+    sys.exit(code)
+
+
+def _accept_any_letter() -> None:
+    # A terminal without a letter shows its code instead of ending the program.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _drop_unwritable_output() -> None:
+    # What could not be written would be tried again, and complained about, when the interpreter ends.
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,144 @@
+"""What an experiment finds, and the files it leaves: ``NAME.json``, ``NAME.md`` and pictures."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from concrete_score.bench.checks import Check
+from concrete_score.errors import InputError
+from concrete_score.files import atomic, write_json, write_text
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How an experiment is to be run; ``quick`` asks for a smaller version that ends in seconds."""
+
+    seed: int = 0
+    quick: bool = False
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What an experiment hands back: the paper's numbers, ours under the same keys, checks and PNG pictures."""
+
+    paper: Mapping[str, Any]
+    ours: Mapping[str, Any]
+    checks: tuple[Check, ...]
+    pictures: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """File name without suffix -> the bytes of a PNG."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """Findings with all that is needed to repeat them.
+
+    >>> found = Findings({}, {}, (Check.at_most("error", 0.2, 0.1),))
+    >>> result = Result("figure0", "csm reproduce figure0", "0.1.0", Settings(), 1.5, found)
+    >>> result.ok, [str(check) for check in result.failed]
+    (False, ['error: 0.2 not <= 0.1'])
+    """
+
+    name: str
+    command: str
+    version: str
+    settings: Settings
+    seconds: float
+    findings: Findings
+
+    @property
+    def failed(self) -> list[Check]:
+        """The checks that do not hold."""
+        return [check for check in self.findings.checks if not check.ok]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all checks hold."""
+        return not self.failed
+
+    def to_json(self) -> dict[str, Any]:
+        """``{name, command, version, seed, quick, seconds, paper, ours, checks}``."""
+        return {
+            "name": self.name,
+            "command": self.command,
+            "version": self.version,
+            "seed": self.settings.seed,
+            "quick": self.settings.quick,
+            "seconds": round(self.seconds, 3),
+            "paper": dict(self.findings.paper),
+            "ours": dict(self.findings.ours),
+            "checks": [check.to_json() for check in self.findings.checks],
+        }
+
+    def to_markdown(self) -> str:
+        """The same for reading: command, checks, the paper beside ours, pictures."""
+        found = self.findings
+        checks = [[c.name, c.value_text, c.bound_text, "yes" if c.ok else "**no**"] for c in found.checks]
+        keys = list(dict.fromkeys([*found.paper, *found.ours]))
+        beside = [[key, _cell(found.paper.get(key)), _cell(found.ours.get(key))] for key in keys]
+        size = "the quick size" if self.settings.quick else "the full size"
+        parts = [
+            f"# {self.name}",
+            f"    {self.command}",
+            f"concrete-score {self.version}, seed {self.settings.seed}, {size}, {self.seconds:.1f} s.",
+            *(f"![{picture}]({picture}.png)" for picture in found.pictures),
+            "## Checks",
+            _markdown_table(["check", "value", "bound", "holds"], checks),
+        ]
+        if beside:
+            parts += ["## The paper and ours", _markdown_table(["", "paper", "ours"], beside)]
+        return "\n\n".join(parts) + "\n"
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write all files into ``folder``, each whole or not at all; the JSON last, as the sign of completeness."""
+        written = []
+        for picture, data in self.findings.pictures.items():
+            written.append(folder / f"{picture}.png")
+            with atomic(written[-1]) as draft:
+                draft.write_bytes(data)
+        written += [folder / f"{self.name}.md", folder / f"{self.name}.json"]
+        write_text(written[-2], self.to_markdown())
+        write_json(written[-1], self.to_json())
+        return written
+
+
+def refuse_other_version(path: Path, version: str) -> None:
+    """Refuse to write over the results of another version.
+
+    Raises:
+        InputError: ``path`` exists and is not a result of ``version``.
+    """
+    if not path.exists():
+        return
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["version"]
+    except (ValueError, KeyError, TypeError):
+        found = "unknown"
+    if found != version:
+        raise InputError(
+            f"results of version {version}",
+            f"version {found}",
+            where=str(path),
+            fix="choose another --out, or add --force to replace them",
+        )
+
+
+def _cell(value: Any) -> str:
+    """A JSON value in a few words."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_cell(item)}" for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_cell(item) for item in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "" if value is None else str(value)
+
+
+def _markdown_table(columns: list[str], rows: list[list[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    escaped = ([cell.replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)

@@ -1,0 +1,137 @@
+"""The order of an autoregressive network: which unit may see which site, and where each site is read and written."""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from concrete_score.randomness import generator as named_generator
+from concrete_score.spaces import Space
+
+
+class Group(NamedTuple):
+    """All sites of one size: their place among the sites sorted by size, and their outputs.
+
+    A site of more than two values has one output a value, a bit has one, a single value none; the values without an
+    output (the first of a bit, the only one) have the logit 0.
+    """
+
+    size: int
+    first_site: int
+    num_sites: int
+    first_column: int
+
+    @property
+    def width(self) -> int:
+        """Outputs of one site."""
+        return self.size if self.size > 2 else self.size - 1
+
+    def logits(self, outputs: Tensor) -> Tensor:
+        """``(N, O) -> (N, sites, width)``."""
+        part = outputs[:, self.first_column : self.first_column + self.num_sites * self.width]
+        return part.reshape(len(outputs), self.num_sites, self.width)
+
+    def log_softmax(self, outputs: Tensor) -> Tensor:
+        """``(N, O) -> (N, sites, size)``."""
+        return functional.pad(self.logits(outputs), (self.size - self.width, 0)).log_softmax(-1)
+
+    def log_prob(self, outputs: Tensor, sorted_rows: Tensor) -> Tensor:
+        """``Σ_d log q(x_d | …)`` over the group's sites ``(N,)``."""
+        x = sorted_rows[:, self.first_site : self.first_site + self.num_sites]
+        if self.size == 2:  # from the one logit, half the exponentials of the general case
+            return functional.logsigmoid(self.logits(outputs).squeeze(-1) * (2 * x - 1)).sum(-1)
+        return self.log_softmax(outputs).gather(-1, x[..., None]).sum((-2, -1))
+
+
+class Step(NamedTuple):
+    """What drawing one site takes: the units that become final before it, its outputs, the features it fills."""
+
+    site: int
+    size: int
+    units: slice
+    columns: slice
+    features: slice
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Sites in an order, and ``hidden`` units of rising degree: a unit of degree m sees the first m sites.
+
+    Args:
+        space: the sites.
+        hidden: units in each layer.
+        seed: None is the natural order; a number is that seed's random order.
+
+    >>> layout = Layout(Space((2, 3, 2)), hidden=4)
+    >>> layout.order.tolist(), layout.degree.tolist()
+    ([0, 1, 2], [1, 1, 2, 2])
+    """
+
+    space: Space
+    hidden: int
+    seed: int | None = None
+
+    @cached_property
+    def order(self) -> Tensor:
+        """The sites, first to last ``(D,)``."""
+        if self.seed is None:
+            return torch.arange(self.space.num_sites)
+        return torch.randperm(self.space.num_sites, generator=named_generator(self.seed, "MADE order"))
+
+    @cached_property
+    def position(self) -> Tensor:
+        """Each site's place in the order, from 1 ``(D,)``."""
+        return self.order.argsort() + 1
+
+    @cached_property
+    def degree(self) -> Tensor:
+        """Of each unit: rising evenly up to D - 1 ``(hidden,)``; all 0 for one site, whose units see nothing."""
+        last = self.space.num_sites - 1
+        return ((torch.arange(self.hidden) + 1) * last + self.hidden - 1) // self.hidden
+
+    @cached_property
+    def by_size(self) -> Tensor:
+        """The sites sorted by size ``(D,)``: the order of the outputs."""
+        return self.space.sizes_tensor().argsort(stable=True)
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The distinct sizes, ascending."""
+        found: list[Group] = []
+        site = column = 0
+        for size, count in sorted(Counter(self.space.sizes).items()):
+            found.append(Group(size, site, count, column))
+            site, column = site + count, column + count * found[-1].width
+        return found
+
+    def read_mask(self, feature_site: Tensor) -> Tensor:
+        """Which unit sees which feature, given the features' sites ``(F,) -> (hidden, F)``."""
+        return self.degree[:, None] >= self.position[feature_site]
+
+    def unit_mask(self) -> Tensor:
+        """Which unit sees which unit of the layer before ``(hidden, hidden)``."""
+        return self.degree[:, None] >= self.degree
+
+    def write_mask(self) -> Tensor:
+        """Which output sees which unit ``(O, hidden)``."""
+        return self.position[self.by_size].repeat_interleave(self._widths)[:, None] > self.degree
+
+    def plan(self, feature_site: Tensor) -> list[Step]:
+        """One step per site of the order. Units and features are sorted by position, so all parts are slices."""
+        place = torch.arange(self.space.num_sites)
+        units = [0, *torch.searchsorted(self.degree, place, right=True).tolist()]
+        features = [0, *torch.searchsorted(self.position[feature_site], place + 1, right=True).tolist()]
+        end = self._widths.cumsum(0)
+        columns = torch.stack([end - self._widths, end], -1)[self.by_size.argsort()][self.order].tolist()
+        parts = zip(self.order.tolist(), pairwise(units), columns, pairwise(features), strict=True)
+        return [Step(d, self.space.sizes[d], slice(*u), slice(*c), slice(*f)) for d, u, c, f in parts]
+
+    @property
+    def _widths(self) -> Tensor:
+        """Outputs of each site, in the order of the outputs ``(D,)``."""
+        return torch.tensor([group.width for group in self.groups for _ in range(group.num_sites)])

@@ -1,0 +1,230 @@
+"""Score networks: a trunk and a head give all ratios of a neighborhood in one pass (paper, section 4.1, C.1, C.4)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from concrete_score.errors import InputError
+from concrete_score.models.heads import Head, find_head
+from concrete_score.models.mlp import MLP
+from concrete_score.models.sites import Features
+from concrete_score.neighborhoods import check_same_space
+from concrete_score.protocols import Neighborhood, Noise
+from concrete_score.shapes import PerSlot, States
+from concrete_score.spaces import Space
+
+
+@runtime_checkable
+class Trunk(Protocol):
+    """A network from states, and the noise level if it has levels, to ``out_features`` numbers."""
+
+    @property
+    def space(self) -> Space: ...
+    @property
+    def out_features(self) -> int: ...
+    @property
+    def num_levels(self) -> int | None: ...
+
+    def __call__(self, x: States, level: int | Tensor | None = None) -> Features:
+        """``(..., D) -> (..., out_features)``."""
+        ...
+
+
+class ScoreNetwork(nn.Module):
+    """A `ScoreModel`: ``log_ratios(x) = head(trunk(x))``.
+
+    What a head offers beyond log-ratios (a raw head's ``concrete_scores(x)`` and ``share_below(x)``) the network
+    offers too, and `hasattr` tells.
+
+    Args:
+        trunk: a network without noise levels.
+        head: reads its outputs.
+
+    Raises:
+        InputError: trunk and head do not fit each other, or the head needs a noise level.
+
+    >>> from concrete_score.models.heads import RawHead
+    >>> from concrete_score.neighborhoods import cycle
+    >>> head = RawHead(cycle(Space((16,))))
+    >>> net = ScoreNetwork(MLP(Space((16,)), head.out_features, generator=torch.Generator().manual_seed(0)), head)
+    >>> net.log_ratios(torch.tensor([[0], [15]])).shape, hasattr(net, "concrete_scores")
+    (torch.Size([2, 1]), True)
+    """
+
+    def __init__(self, trunk: Trunk, head: Head) -> None:
+        super().__init__()
+        _check_fit(trunk, head)
+        if trunk.num_levels is not None or hasattr(head, "noise"):
+            raise InputError(
+                "a trunk and a head without noise levels",
+                type(head).__name__ if trunk.num_levels is None else f"{trunk.num_levels} levels",
+                fix="use NoiseConditionalNetwork(trunk, head, noise)",
+            )
+        self.trunk, self.head = trunk, head
+
+    @property
+    def neighborhood(self) -> Neighborhood:
+        """The head's."""
+        return self.head.neighborhood
+
+    def forward(self, x: States) -> PerSlot:
+        """`log_ratios`."""
+        return self.log_ratios(x)
+
+    def log_ratios(self, x: States) -> PerSlot:
+        """``log q(N(x)_k) - log q(x)`` ``(..., K)``; 0.0 at invalid slots."""
+        return self.head.log_ratios(self.trunk(x), x)
+
+    @property
+    def concrete_scores(self) -> Callable[[States], PerSlot]:
+        """``c(x)`` ``(..., K)``; only with a raw head."""
+        return _offered(self.trunk, self.head, "concrete_scores")
+
+    @property
+    def share_below(self) -> Callable[[States], Tensor]:
+        """How many of the scores at ``x`` are -1 or less; only with a raw head."""
+        return _offered(self.trunk, self.head, "share_below")
+
+
+class NoiseConditionalNetwork(nn.Module):
+    """A `NoiseConditional`: one network for all noise levels, ``at(level)`` a score model (paper, C.4).
+
+    Args:
+        trunk: a network with as many levels as the noise.
+        head: reads its outputs.
+        noise: the noise the levels belong to.
+
+    Raises:
+        InputError: the pieces do not fit each other.
+
+    >>> from concrete_score.neighborhoods import hamming
+    >>> from concrete_score.noise import categorical
+    >>> space = Space((3, 2))
+    >>> net = mlp(hamming(space), "denoising", categorical(space, [0.9, 0.5]), generator=torch.Generator())
+    >>> x = torch.tensor([[0, 1], [2, 0]])
+    >>> net.at(1).log_ratios(x).shape, net.clean_log_probs(x, torch.tensor([0, 1])).shape
+    (torch.Size([2, 3]), torch.Size([2, 2, 3]))
+    """
+
+    def __init__(self, trunk: Trunk, head: Head, noise: Noise) -> None:
+        super().__init__()
+        _check_fit(trunk, head)
+        check_same_space(noise.space, head.neighborhood.space, "noise and neighborhood")
+        if trunk.num_levels != noise.num_levels:
+            raise InputError(
+                f"a trunk of {noise.num_levels} levels, as many as the noise",
+                f"{trunk.num_levels}",
+                where="trunk",
+                fix=f"build it with num_levels={noise.num_levels}",
+            )
+        if getattr(head, "noise", noise) != noise:
+            raise InputError("a head built with the same noise", "another one", where="head")
+        self.trunk, self.head, self.noise = trunk, head, noise
+
+    @property
+    def neighborhood(self) -> Neighborhood:
+        """The head's."""
+        return self.head.neighborhood
+
+    def forward(self, x: States, level: int | Tensor) -> PerSlot:
+        """The log-ratios of a level ``(..., K)``."""
+        return self.at(level).log_ratios(x)
+
+    def at(self, level: int | Tensor) -> "ScoreAtLevel":
+        """The score model of one level, or of levels that broadcast against the leading axes of its states."""
+        self._check_level(level)
+        return ScoreAtLevel(self.trunk, self.head, level)
+
+    @property
+    def clean_log_probs(self) -> Callable[[States, int | Tensor], Tensor]:
+        """``(x̃, level) -> log P(x_d = v | x̃)`` ``(..., D, V)``; only with a denoising head."""
+        _offered(self.trunk, self.head, "clean_log_probs")
+        return lambda x, level: self.at(level).clean_log_probs(x)
+
+    def _check_level(self, level: int | Tensor) -> None:
+        levels = torch.as_tensor(level)
+        whole = not (levels.dtype.is_floating_point or levels.dtype.is_complex or levels.dtype == torch.bool)
+        if not whole or ((levels < 0) | (levels >= self.noise.num_levels)).any():
+            came = f"{levels.dtype}" if not whole else f"{int(levels.min())} to {int(levels.max())}"
+            raise InputError(f"levels from 0 to {self.noise.num_levels - 1}", came, "level", "0 is the weakest")
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreAtLevel:
+    """A `ScoreModel`: a noise-conditional network at one level; it holds no weights of its own."""
+
+    trunk: Trunk
+    head: Head
+    level: int | Tensor
+
+    @property
+    def neighborhood(self) -> Neighborhood:
+        """The head's."""
+        return self.head.neighborhood
+
+    def log_ratios(self, x: States) -> PerSlot:
+        """``log q̃(N(x̃)_k) - log q̃(x̃)`` ``(..., K)``; 0.0 at invalid slots."""
+        return self.head.log_ratios(self.trunk(x, self.level), x, self.level)
+
+    @property
+    def concrete_scores(self) -> Callable[[States], PerSlot]:
+        """``c(x̃)`` ``(..., K)``; only with a raw head."""
+        return _offered(self.trunk, self.head, "concrete_scores", self.level)
+
+    @property
+    def share_below(self) -> Callable[[States], Tensor]:
+        """How many of the scores at ``x̃`` are -1 or less; only with a raw head."""
+        return _offered(self.trunk, self.head, "share_below", self.level)
+
+    @property
+    def clean_log_probs(self) -> Callable[[States], Tensor]:
+        """``log P(x_d = v | x̃)`` ``(..., D, V)``; only with a denoising head."""
+        return _offered(self.trunk, self.head, "clean_log_probs", self.level)
+
+
+def mlp(
+    neighborhood: Neighborhood,
+    head: str = "log_ratio",
+    noise: Noise | None = None,
+    *,
+    generator: torch.Generator,
+    **options: Any,
+) -> ScoreNetwork | NoiseConditionalNetwork:
+    """The paper's score network on a neighborhood; noise-conditional if a noise is given.
+
+    Args:
+        neighborhood: whose ratios it gives.
+        head: a name of `heads.HEADS`.
+        noise: makes one network of all its levels.
+        generator: the source of the first weights.
+        options: of `MLP`: hidden, layers, activation, dtype.
+
+    >>> from concrete_score.neighborhoods import grid
+    >>> mlp(grid(Space((91, 91))), generator=torch.Generator()).log_ratios(torch.tensor([3, 4])).shape
+    torch.Size([4])
+    """
+    built = find_head(head).build(neighborhood, noise)
+    num_levels = None if noise is None else noise.num_levels
+    width = built.out_features
+    trunk = MLP(neighborhood.space, width, num_levels=num_levels, generator=generator, **options)
+    return ScoreNetwork(trunk, built) if noise is None else NoiseConditionalNetwork(trunk, built, noise)
+
+
+def _offered(trunk: Trunk, head: Head, name: str, level: int | Tensor | None = None) -> Callable[[States], Tensor]:
+    """The head's method of that name as a function of states; AttributeError where the head has none."""
+    method = getattr(head, name)
+    return lambda x: method(trunk(x, level), x, level)
+
+
+def _check_fit(trunk: Trunk, head: Head) -> None:
+    check_same_space(trunk.space, head.neighborhood.space, "trunk and neighborhood")
+    if trunk.out_features != head.out_features:
+        raise InputError(
+            f"a trunk of {head.out_features} outputs, as {type(head).__name__} reads",
+            f"{trunk.out_features}",
+            where="trunk",
+            fix="build it with out_features=head.out_features",
+        )

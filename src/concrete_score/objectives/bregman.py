@@ -1,0 +1,86 @@
+"""The paper's objective and its family: a Bregman divergence between ratios, estimated on drawn edges.
+
+``J_f(θ) = E_{x~p} Σ_k h(s_k(x)) - E_{x'~p} Σ_{(x,k) in N⁻¹(x')} f'(s_k(x))`` (section 4.1 for ``f = r²``).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from concrete_score.errors import InputError
+from concrete_score.neighborhoods import check_same_space
+from concrete_score.objectives.divergences import Bregman
+from concrete_score.objectives.edges import Edges, bregman_loss, log_ratios_of, scores_of
+from concrete_score.objectives.estimators.base import EdgeEstimator
+from concrete_score.protocols import DensityModel, is_raw
+from concrete_score.shapes import PerState, PerStateTable, States
+
+
+@dataclass(frozen=True)
+class BregmanObjective:
+    """``J_f`` on edges drawn by an estimator; any divergence goes with any estimator.
+
+    Args:
+        divergence: the convex ``f``.
+        edges: how edges are drawn.
+        clip: limit ``|log ratio|`` in the loss (biased, for ``f`` whose terms explode); off by default.
+
+    >>> from concrete_score.models import Table
+    >>> from concrete_score.neighborhoods import grid
+    >>> from concrete_score.objectives import Paired, divergences
+    >>> from concrete_score.spaces import Space
+    >>> space = Space((4, 3))
+    >>> objective = BregmanObjective(divergences.csm, Paired(grid(space)))
+    >>> x = space.uniform(8, torch.Generator().manual_seed(0))
+    >>> draws = objective.draw(x, torch.Generator().manual_seed(1))
+    >>> objective.loss(Table(space), draws).tolist()  # a uniform model: |N| (1 - 2)
+    [-4.0, -4.0, -4.0, -4.0, -4.0, -4.0, -4.0, -4.0]
+    """
+
+    divergence: Bregman
+    edges: EdgeEstimator
+    clip: float | None = None
+
+    def check(self, model: Any) -> None:
+        """Refuse a model these edges or this ``f`` cannot train, with what to use instead."""
+        space = model.space if isinstance(model, DensityModel) else model.neighborhood.space
+        check_same_space(space, self.edges.space, "model and edges")
+        if is_raw(model) and self.divergence.raw is None:
+            raise InputError(
+                "ratios that stay positive",
+                f"a raw head, which may fall below -1, with f = {self.divergence.name}",
+                where="model",
+                fix="use f = csm, or a log_ratio or denoising head",
+            )
+        self.edges.check(model)
+
+    @torch.no_grad()
+    def draw(self, x: States, generator: torch.Generator, model: Any = None) -> Any:
+        """The edges of one step."""
+        return self.edges.draw(x, generator)
+
+    def loss(self, model: Any, draws: Any) -> PerState:
+        """``(B,)``, deterministic given the draws; in bounded memory where the draws come in chunks."""
+        self.check(model)
+        if draws.num_chunks == 1:
+            return draws.gather([self._chunk_loss(model, part) for part in draws.chunks()])  # type: ignore[no-any-return]
+        # One chunk's activations at a time: each is computed again on the way back.
+        losses = [checkpoint(self._chunk_loss, model, part, use_reentrant=False) for part in draws.chunks()]
+        return draws.gather(losses)  # type: ignore[no-any-return]
+
+    def exact(self, model: Any, pmf: PerStateTable) -> Tensor:
+        """``J_f`` itself, summed over all states and edges."""
+        return pmf @ self.loss(model, self.edges.enumerated()).to(pmf.dtype)
+
+    def _chunk_loss(self, model: Any, edges: Edges) -> Tensor:
+        if is_raw(model) and self.divergence.raw is not None:
+            c, (a, b) = scores_of(model, edges), self.divergence.raw
+            return (edges.source_weight * a(c) - edges.target_weight * b(c)).sum(-1)
+        log_ratio = log_ratios_of(model, edges)
+        log_ratio = log_ratio + edges.offset.to(log_ratio.dtype)
+        if self.clip is not None:
+            log_ratio = log_ratio.clamp(-self.clip, self.clip)
+        return bregman_loss(self.divergence, log_ratio, edges)

@@ -1,0 +1,112 @@
+"""Objectives written in a model's site conditionals ``q(ξ_i | x_\\i)``: ratio matching and discrete marginalization."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from concrete_score.errors import InputError
+from concrete_score.neighborhoods import check_same_space
+from concrete_score.protocols import DensityModel
+from concrete_score.shapes import PerState, PerStateTable, States
+from concrete_score.spaces import Space
+
+CHUNK = 2**20
+
+SiteLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""From log-conditionals ``(..., V)``, the site's value ``(...)`` and which values exist ``(..., V)`` to ``(...)``."""
+
+
+class SiteDraws(NamedTuple):
+    """Rows and the sites whose conditionals are looked at."""
+
+    x: Tensor
+    """``(B, D)``."""
+    site: Tensor
+    """``(B, m)``."""
+    weight: Tensor
+    """``(B, m)``."""
+
+    def rows(self, part: slice) -> "SiteDraws":
+        """A slice of the batch."""
+        return SiteDraws(*(value[part] for value in self))
+
+
+@dataclass(frozen=True)
+class SiteConditionalObjective:
+    """``E_p Σ_i loss(q(· | x_\\i), x_i)``, over all sites or over ``sites`` of them drawn without replacement.
+
+    Args:
+        name: what it is called.
+        site_loss: the loss of one site.
+        space: the states' space.
+        sites: how many sites an example looks at; all by default.
+    """
+
+    name: str
+    site_loss: SiteLoss
+    space: Space
+    sites: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.sites is not None and not 1 <= self.sites <= self.space.num_sites:
+            raise InputError(f"from 1 to {self.space.num_sites} sites", str(self.sites), where="sites")
+
+    def check(self, model: Any) -> None:
+        """Conditionals over all values of a site need a density."""
+        if not isinstance(model, DensityModel):
+            raise InputError(
+                f"a density model for {self.name}",
+                "a score model",
+                where="model",
+                fix="use `csm`, `logistic` or another divergence on edges",
+            )
+        check_same_space(model.space, self.space, "model and objective")
+
+    @torch.no_grad()
+    def draw(self, x: States, generator: torch.Generator, model: Any = None) -> SiteDraws:
+        """Which sites to look at."""
+        d = self.space.num_sites
+        if self.sites is None or self.sites == d:
+            site = torch.arange(d, device=x.device).expand(len(x), -1)
+            return SiteDraws(x, site, torch.ones(site.shape, dtype=torch.float64, device=x.device))
+        order = torch.rand((len(x), d), generator=generator, device=generator.device).argsort(-1).to(x.device)
+        site = order[:, : self.sites]
+        return SiteDraws(x, site, torch.full(site.shape, d / self.sites, dtype=torch.float64, device=x.device))
+
+    def loss(self, model: Any, draws: SiteDraws) -> PerState:
+        """``(B,)``."""
+        self.check(model)
+        log_conditional, exists = site_log_conditionals(model, draws.x, draws.site)
+        own = draws.x.gather(1, draws.site).long()
+        return (draws.weight * self.site_loss(log_conditional, own, exists)).sum(-1)
+
+    def exact(self, model: Any, pmf: PerStateTable) -> Tensor:
+        """The expectation over all states, all sites."""
+        x = self.space.enumerate()
+        site = torch.arange(self.space.num_sites).expand(len(x), -1)
+        draws = SiteDraws(x, site, torch.ones(site.shape, dtype=torch.float64))
+        return pmf @ self.loss(model, draws).to(pmf.dtype)
+
+
+def site_log_conditionals(model: DensityModel, x: Tensor, site: Tensor, chunk: int = CHUNK) -> tuple[Tensor, Tensor]:
+    """``log q(v | x_\\i)`` of every value at the given sites ``(B, m, V)``, and which values exist; -inf beyond.
+
+    All values of a site are evaluated together; rows go in chunks, so that memory stays bounded.
+    """
+    sizes = model.space.sizes_tensor(x.device)
+    value = torch.arange(max(model.space.sizes), device=x.device)
+    exists = value < sizes[site][..., None]
+    step = max(1, chunk // (x.shape[-1] * site.shape[1] * len(value)))
+    parts = []
+    for start in range(0, len(x), step):
+        rows, at = x[start : start + step], site[start : start + step]
+        shape = (*at.shape, len(value))
+        candidate = torch.minimum(value.expand(shape), sizes[at][..., None] - 1)  # beyond a site's size: masked below
+        edited = rows[:, None, None].expand(*shape, -1).clone()
+        edited.scatter_(-1, at[..., None, None].expand(*shape, 1), candidate[..., None])
+        density: Tensor = model.log_density(edited)
+        parts.append(density.masked_fill(~exists[start : start + step], -torch.inf).log_softmax(-1))
+    return torch.cat(parts), exists

@@ -1,0 +1,126 @@
+"""The two-dimensional toys of the density-estimation literature, quantized, with exact bin probabilities."""
+
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from math import cos, pi, sin
+
+import torch
+
+from concrete_score.errors import InputError, nearest
+from concrete_score.shapes import PerState, States
+from concrete_score.spaces import Space
+from concrete_score.targets.arcs import Arc, NoisyArcs
+from concrete_score.targets.pinwheel import Pinwheel
+from concrete_score.targets.plane import PlaneLaw, Points, bin_edges, quantize
+from concrete_score.targets.pmf import Pmf, check_sums
+from concrete_score.targets.tiles import Tiles
+
+_EIGHT = tuple(Arc((4 / 1.414 * cos(k * pi / 4), 4 / 1.414 * sin(k * pi / 4))) for k in range(8))
+_BLACK = tuple((2.0 * i - 4, 2.0 * j - 4) for i in range(4) for j in range(4) if (i + j) % 2 == 0)
+# Each spiral is smeared by a uniform third of a half to one side: its middle is a shifted center.
+_SHIFT = 0.5 / 3 / 2
+_SPIRALS = (
+    Arc((_SHIFT, _SHIFT), radius=(0.0, pi), angle=(pi, -2 * pi)),
+    Arc((-_SHIFT, -_SHIFT), radius=(0.0, pi), angle=(0.0, -3 * pi)),
+)
+_MOONS = (
+    Arc((-1.0, -0.2), radius=(2.0, 2.0), angle=(0.0, pi)),
+    Arc((1.0, 0.8), radius=(2.0, 2.0), angle=(pi, 2 * pi)),
+)
+
+TOYS: dict[str, PlaneLaw] = {
+    "8gaussians": NoisyArcs(_EIGHT, std=0.5 / 1.414),
+    "checkerboard": Tiles(_BLACK, side=2.0),
+    "2spirals": NoisyArcs(_SPIRALS, std=0.1, blur=_SHIFT, growth=2),
+    "circles": NoisyArcs(tuple(Arc(radius=(r, r)) for r in (1.5, 3.0)), std=0.24),
+    "moons": NoisyArcs(_MOONS, std=0.2),
+    "pinwheel": Pinwheel(),
+    "rings": NoisyArcs(tuple(Arc(radius=(r, r)) for r in (0.75, 1.5, 2.25, 3.0)), std=0.08),
+    "swissroll": NoisyArcs((Arc(radius=(0.3 * pi, 0.9 * pi), angle=(1.5 * pi, 4.5 * pi)),), std=0.2),
+}
+"""The toys by name, as laws in the plane."""
+
+
+@dataclass(frozen=True)
+class Toy:
+    """A law in the plane cut into ``bins × bins`` squares of the box [-4, 4]² (paper, sections 5.3 and C.2).
+
+    Site 0 is the horizontal x, site 1 the vertical y; points outside the box belong to its border bins.
+
+    Args:
+        name: how it is called.
+        law: the distribution in the plane.
+        bins: along each axis, at least 2.
+
+    >>> board = toy("checkerboard", bins=4)
+    >>> (8 * board.pmf().probabilities.reshape(4, 4)[0]).round(decimals=9).tolist()   # leftmost column, from below
+    [1.0, 0.0, 1.0, 0.0]
+    """
+
+    name: str
+    law: PlaneLaw
+    bins: int = 91
+
+    def __post_init__(self) -> None:
+        if self.bins < 2:
+            raise InputError("at least 2 bins", str(self.bins), where="bins")
+
+    @cached_property
+    def space(self) -> Space:
+        """Two sites of ``bins`` values."""
+        return Space((self.bins, self.bins))
+
+    @property
+    def normalized(self) -> bool:
+        """Always true."""
+        return True
+
+    def sample_points(self, n: int, generator: torch.Generator) -> Points:
+        """``n`` independent points of the plane ``(n, 2)``, before quantization."""
+        return self.law.sample_points(n, generator)
+
+    def sample(self, n: int, generator: torch.Generator) -> States:
+        """``n`` exact independent draws ``(n, 2)``."""
+        return quantize(self.sample_points(n, generator), self.bins)
+
+    def pmf(self) -> Pmf:
+        """The exact probability of every bin; computed once for each law and number of bins."""
+        return _pmf(self.law, self.bins)
+
+    def log_density(self, x: States) -> PerState:
+        """``log p(x)`` ``(..., 2) -> (...)``."""
+        return self.pmf().log_density(x)
+
+
+def toy(name: str, bins: int = 91) -> Toy:
+    """The toy of a name: 8gaussians, checkerboard, 2spirals, circles, moons, pinwheel, rings or swissroll.
+
+    They are the ones in common use since FFJORD (Grathwohl et al., 2019), with independent draws where some versions
+    space points evenly.
+
+    Raises:
+        InputError: no such toy, or fewer than 2 bins.
+
+    >>> toy("2spirals").sample(3, torch.Generator().manual_seed(0)).shape
+    torch.Size([3, 2])
+    """
+    if name not in TOYS:
+        raise InputError("the name of a toy", repr(name), where="name", fix=nearest(name, list(TOYS)))
+    return Toy(name, TOYS[name], bins)
+
+
+eight_gaussians = partial(toy, "8gaussians")
+checkerboard = partial(toy, "checkerboard")
+two_spirals = partial(toy, "2spirals")
+circles = partial(toy, "circles")
+moons = partial(toy, "moons")
+pinwheel = partial(toy, "pinwheel")
+rings = partial(toy, "rings")
+swissroll = partial(toy, "swissroll")
+
+
+@cache
+def _pmf(law: PlaneLaw, bins: int) -> Pmf:
+    masses = law.bin_masses(bin_edges(bins)).reshape(-1)
+    check_sums(masses, f"bin masses of {type(law).__name__}")
+    return Pmf(Space((bins, bins)), masses.log() - masses.sum().log())

@@ -1,0 +1,68 @@
+"""Results: exact keys, whole files, readable Markdown, and no mixing of versions."""
+
+import json
+
+import pytest
+
+from concrete_score.bench import Check
+from concrete_score.errors import InputError
+from concrete_score.experiments import Findings, Result, Settings
+from concrete_score.experiments.result import refuse_other_version
+
+FOUND = Findings(
+    paper={"nltcs": -6.13, "gifts": {"connected": True}},
+    ours={"nltcs": float("nan"), "toys|a": [1, 2]},
+    checks=(Check.at_most("a | b", 0.5, 1.0), Check.equal("count", 3, 4)),
+    pictures={"curve": b"\x89PNG"},
+)
+RESULT = Result("table9", "csm reproduce table9 --seed 1", "0.1.0", Settings(seed=1, quick=True), 2.0, FOUND)
+
+
+def test_json_has_the_promised_keys_and_null_for_nan(tmp_path):
+    RESULT.write(tmp_path / "deep" / "table9")
+    written = json.loads((tmp_path / "deep" / "table9" / "table9.json").read_text())
+    assert written == {
+        "name": "table9",
+        "command": "csm reproduce table9 --seed 1",
+        "version": "0.1.0",
+        "seed": 1,
+        "quick": True,
+        "seconds": 2.0,
+        "paper": {"nltcs": -6.13, "gifts": {"connected": True}},
+        "ours": {"nltcs": None, "toys|a": [1, 2]},
+        "checks": [
+            {"name": "a | b", "value": 0.5, "bound": 1.0, "ok": True},
+            {"name": "count", "value": 3, "bound": 4, "ok": False},
+        ],
+    }
+
+
+def test_markdown_rows_stay_rows():
+    text = RESULT.to_markdown()
+    assert "    csm reproduce table9 --seed 1\n" in text
+    assert "| a \\| b | 0.5 | <= 1 | yes |" in text
+    assert "| count | 3 | = 4 | **no** |" in text
+    assert "| nltcs | -6.13 | nan |" in text
+    assert "| gifts | connected yes |  |" in text
+    assert "| toys\\|a |  | 1, 2 |" in text
+    assert "![curve](curve.png)" in text
+
+
+def test_all_files_and_nothing_else(tmp_path):
+    written = RESULT.write(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in written}
+    assert {path.name for path in written} == {"curve.png", "table9.md", "table9.json"}
+    assert (tmp_path / "curve.png").read_bytes() == b"\x89PNG"
+
+
+@pytest.mark.parametrize("content", ['{"version": "9.9"}', "{}", "not JSON", "[1]", '"text"'])
+def test_what_is_not_of_this_version_is_refused(tmp_path, content):
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(InputError, match="--force"):
+        refuse_other_version(tmp_path / "a.json", "0.1.0")
+
+
+def test_same_version_and_empty_place_are_fine(tmp_path):
+    refuse_other_version(tmp_path / "a.json", "0.1.0")
+    (tmp_path / "a.json").write_text('{"version": "0.1.0"}')
+    refuse_other_version(tmp_path / "a.json", "0.1.0")

@@ -1,0 +1,88 @@
+"""Layers: explicit first weights, masks that hold, exact categorical draws."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from concrete_score.errors import InputError
+from concrete_score.models.layers import Dense, Linear, check_count, draw_categories, find_activation
+from tests.strategies import generators
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_the_same_generator_gives_the_same_weights_and_another_gives_others():
+    one, two, other = (Linear(5, 4, seeded(seed)) for seed in (1, 1, 2))
+    assert torch.equal(one.weight, two.weight)
+    assert torch.equal(one.bias, two.bias)
+    assert not torch.equal(one.weight, other.weight)
+
+
+def test_first_weights_are_uniform_with_the_bound_of_the_inputs_seen():
+    mask = torch.zeros(2, 4000, dtype=torch.bool)
+    mask[0, :400] = mask[1] = True
+    layer = Linear(4000, 2, seeded(), torch.float64, mask)
+    for row, seen in zip(layer.weight.detach(), (400, 4000), strict=True):
+        # Kolmogorov-Smirnov against U(-1/sqrt(seen), 1/sqrt(seen)); the seed is fixed.
+        assert stats.kstest(row.numpy() * seen**0.5, "uniform", args=(-1, 2)).pvalue > 1e-3
+
+
+def test_a_masked_weight_neither_acts_nor_learns():
+    mask = torch.tensor([[True, False, True], [False, False, True]])
+    layer = Linear(3, 2, seeded(), torch.float64, mask)
+    x = torch.randn(7, 3, generator=seeded(1), dtype=torch.float64)
+    expected = x @ (layer.weight * mask).T + layer.bias
+    torch.testing.assert_close(layer(x), expected)
+    layer(x).square().sum().backward()
+    assert (layer.weight.grad[~mask] == 0).all()
+    assert (layer.weight.grad[mask] != 0).all()
+    assert "mask" not in layer.state_dict()
+
+
+def test_empty_layers_are_allowed_and_silent():
+    assert Linear(0, 3, seeded())(torch.zeros(2, 0)).shape == (2, 3)
+    assert Linear(3, 0, seeded())(torch.zeros(2, 3)).shape == (2, 0)
+
+
+def test_dense_composes_its_layers_and_shifts_the_first():
+    net = Dense([3, 5, 2], "tanh", seeded(), torch.float64)
+    x, shift = torch.ones(4, 3, dtype=torch.float64), torch.full((5,), 0.5, dtype=torch.float64)
+    first, second = net.layers
+    torch.testing.assert_close(net(x), second(first(x).tanh()))
+    torch.testing.assert_close(net(x, shift), second((first(x) + 0.5).tanh()))
+
+
+@given(generators(), st.integers(1, 6), st.data())
+def test_draws_invert_the_distribution_and_never_meet_probability_zero(generator, size, data):
+    logits = torch.randn(size, generator=generator, dtype=torch.float64)
+    hidden = data.draw(st.lists(st.booleans(), min_size=size, max_size=size).filter(lambda h: not all(h)))
+    logits[torch.tensor(hidden)] = -torch.inf
+    # All edges of [0, 1): the points where rounding could go wrong.
+    upto = logits.softmax(0).cumsum(0)
+    last = torch.tensor([1 - 2**-53], dtype=torch.float64)
+    unit = torch.cat([torch.zeros(1, dtype=torch.float64), upto[upto < 1], last])
+    drawn = draw_categories(logits, unit)
+    assert (logits[drawn] > -torch.inf).all()
+    below = torch.cat([torch.zeros(1, dtype=torch.float64), upto])[drawn]
+    assert (below <= unit + 1e-15).all()
+    assert (unit <= upto[drawn] + 1e-15).all()
+
+
+def test_batched_draws_are_those_of_each_row():
+    logits = torch.randn(50, 4, generator=seeded(), dtype=torch.float64)
+    unit = torch.rand(50, 3, generator=seeded(1), dtype=torch.float64)
+    alone = torch.stack([draw_categories(row, u) for row, u in zip(logits, unit, strict=True)])
+    assert torch.equal(draw_categories(logits, unit), alone)
+
+
+def test_mistakes_are_told():
+    with pytest.raises(InputError, match="did you mean 'tanh'"):
+        find_activation("tahn")
+    with pytest.raises(InputError, match="hidden: expected a whole number of at least 1, got 0"):
+        check_count(0, "hidden")
+    with pytest.raises(InputError, match="got True"):
+        check_count(True, "hidden")

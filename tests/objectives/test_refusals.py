@@ -1,0 +1,101 @@
+"""Pieces that do not fit are refused before any work, with what to use instead."""
+
+import pytest
+import torch
+
+from concrete_score import registry
+from concrete_score.errors import InputError
+from concrete_score.models import Energy, Table, mlp
+from concrete_score.neighborhoods import IndependenceProposal, UniformProposal, cycle, grid, hamming
+from concrete_score.noise import categorical
+from concrete_score.objectives import (
+    BregmanObjective,
+    Denoising,
+    Importance,
+    Independent,
+    MaximumLikelihood,
+    Paired,
+    SelfProposal,
+    Stratified,
+    build,
+    divergences,
+    ratio_matching_multiclass,
+)
+from concrete_score.spaces import Space
+
+SPACE = Space((4,))
+G = torch.Generator().manual_seed(0)
+PAIRED = BregmanObjective(divergences.logistic, Paired(hamming(SPACE)))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: Paired(cycle(SPACE)), "a symmetric neighborhood for paired edges.*use `independent` edges"),
+        (lambda: Stratified(cycle(SPACE)), "a symmetric neighborhood for stratified edges"),
+        (lambda: Importance(cycle(SPACE)), "a symmetric neighborhood for importance edges"),
+        (lambda: Paired(hamming(Space((1,)))), "a neighborhood with at least one edge"),
+        (lambda: Paired(hamming(SPACE), m=0), "m: expected at least one draw"),
+        (lambda: Importance(hamming(SPACE), uniform_share=0.0), "uniform_share: expected a share above 0"),
+        (
+            lambda: Importance(hamming(SPACE), reference=Table(Space((5,)))),
+            "reference and neighborhood on the same space",
+        ),
+        (lambda: PAIRED.check(Table(Space((5,)))), "model and edges on the same space"),
+        (lambda: PAIRED.check(mlp(hamming(SPACE), "raw", generator=G)), "a raw head.*use f = csm, or a log_ratio"),
+        (lambda: PAIRED.check(mlp(grid(SPACE), generator=G)), "a score model and edges of the same neighborhood"),
+        (
+            lambda: MaximumLikelihood(SPACE).check(Energy(SPACE, generator=G)),
+            "a normalized density.*use `made` or `table`",
+        ),
+        (lambda: MaximumLikelihood(SPACE).check(mlp(grid(SPACE), generator=G)), "got a score model"),
+        (lambda: ratio_matching_multiclass(SPACE).check(mlp(grid(SPACE), generator=G)), "a density model for ratio_m"),
+        (lambda: ratio_matching_multiclass(SPACE, sites=2), "sites: expected from 1 to 1 sites, got 2"),
+        (
+            lambda: BregmanObjective(divergences.csm, Independent(hamming(SPACE), full_source=True)).check(
+                Table(SPACE)
+            ),
+            "a score model for full_source",
+        ),
+        (
+            lambda: BregmanObjective(divergences.csm, SelfProposal(IndependenceProposal(Table(SPACE)))).check(
+                mlp(grid(SPACE), generator=G)
+            ),
+            "a density model for sampled edges.*such as `paired`",
+        ),
+        (
+            lambda: SelfProposal(UniformProposal(cycle(SPACE))).draw(torch.tensor([[0]]), G),
+            "can go back wherever it goes",
+        ),
+        (
+            lambda: Denoising(divergences.csm, categorical(SPACE, (0.5,)), hamming(Space((5,)))),
+            "noise and neighborhood",
+        ),
+        (lambda: Denoising(divergences.csm, categorical(SPACE, (0.5,)), hamming(SPACE), (1,)), "levels from 0 to 0"),
+        (
+            lambda: Denoising(divergences.csm, categorical(SPACE, (0.9, 0.5)), hamming(SPACE)).check(Table(SPACE)),
+            "a noise-conditional model for several levels",
+        ),
+        (lambda: build("denoising", SPACE), "noise: expected a noise for the denoising objective"),
+        (lambda: build("logistik", SPACE), "did you mean 'logistic'"),
+        (lambda: build("csm", SPACE, edges="pared"), "did you mean 'paired'"),
+    ],
+)
+def test_refused_with_advice(call, words):
+    with pytest.raises(InputError, match=words):
+        call()
+
+
+@pytest.mark.parametrize("name", registry.names("objectives"))
+def test_every_registered_objective_is_built_by_name_and_satisfies_the_protocol(name):
+    from concrete_score.protocols import Objective
+
+    options = {"noise": categorical(SPACE, (0.7,))} if name == "denoising" else {}
+    objective = build(name, SPACE, **options)
+    assert isinstance(objective, Objective)
+    draws = objective.draw(SPACE.uniform(6, G), G)
+    table = Table(SPACE, dtype=torch.float64)
+    loss = objective.loss(table, draws)
+    assert loss.shape == (6,)
+    torch.testing.assert_close(objective.loss(table, draws.rows(slice(1, 3))), loss[1:3])
+    assert objective.exact(table, torch.full((4,), 0.25, dtype=torch.float64)).isfinite()
