@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from concrete_score.errors import InputError
 from concrete_score.neighborhoods import diagnose_support, grid, hamming
 from concrete_score.spaces import Space
+from concrete_score.targets import asia
 from tests.strategies import generators, neighborhoods
 
 
@@ -53,3 +54,24 @@ def test_a_million_distinct_rows_of_fifty_sites():
     assert d.distinct > 999_000
     assert d.observed_edges >= d.distinct
     assert d.num_components == pytest.approx(500_000, rel=1e-3)
+
+
+def test_asia_falls_into_two_components_under_single_flips():
+    """Its OR node makes 128 of 256 states impossible; flips cannot cross from `either` = no to yes."""
+    network = asia()
+    joint = network.joint()
+    support = network.space.enumerate()[joint.probabilities > 0]
+    d = diagnose_support(support, hamming(network.space))
+    assert (d.distinct, d.num_components) == (128, 2)
+    mass = torch.stack([joint.log_density(d.states[d.component == part]).exp().sum() for part in range(2)])
+    assert sorted(mass.tolist()) == pytest.approx([0.064828, 0.935172], abs=1e-12)
+    either = network.names.index("either")
+    assert all(len(d.states[d.component == part][:, either].unique()) == 1 for part in range(2))
+
+
+def test_rows_of_asia_are_told_apart_too():
+    network = asia()
+    rows = network.sample(20_000, torch.Generator().manual_seed(0))
+    d = diagnose_support(rows, hamming(network.space))
+    assert d.num_components >= 2
+    assert d.largest_share == pytest.approx(0.935, abs=0.01)

@@ -225,3 +225,14 @@ def test_misuse_is_refused():
         noise.noisy_pmf(torch.ones(23).double(), 0)
     with pytest.raises(InputError, match="to enumerate"):
         binarized_gaussian(Space.bits(784)).noisy_pmf(torch.ones(2).double(), 0)
+
+
+def test_noisy_and_clean_states_broadcast_in_log_ratios():
+    space = Space((2, 3))
+    noise, states = categorical(space, (0.8, 0.5)), space.enumerate()
+    level = torch.tensor([0, 1, 0, 1, 0, 1])
+    for n in (hamming(space), moore(space)):
+        ratios = noise.log_ratios(states[:, None], states, level, n)
+        for i, noisy in enumerate(states):
+            one = noise.log_ratios(noisy.expand(6, -1), states, level, n)
+            torch.testing.assert_close(ratios[i], one)

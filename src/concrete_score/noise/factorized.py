@@ -185,7 +185,8 @@ class FactorizedNoise:
 
     def _site_ratios(self, noisy: Tensor, clean: Tensor, level: Tensor, neighborhood: SiteNeighborhood) -> Tensor:
         slots = torch.arange(neighborhood.num_slots, device=noisy.device)
-        batch = (*noisy.shape[:-1], len(slots))
+        shape = _broadcast(noisy.shape[:-1], clean.shape[:-1], level.shape)
+        noisy, clean, batch = noisy.expand(*shape, -1), clean.expand(*shape, -1), (*shape, len(slots))
         site, value = neighborhood.edit(noisy[..., None, :].expand(*batch, -1), slots.expand(batch))
         before, came_from = (torch.take_along_dim(x, site, -1) for x in (noisy, clean))
         after = self._look_up(level[..., None], site, came_from, value)

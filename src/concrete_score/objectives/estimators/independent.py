@@ -51,7 +51,7 @@ class Independent(FiniteEstimator):
     def choices(self, x: States) -> Iterator[tuple[Tensor, Tensor]]:
         """All tuples of slots and reverse numbers."""
         n = self.neighborhood
-        slots, reverse = _uniform(n.valid(x)), _uniform_numbers(n.reverse_degree(x))
+        slots, reverse = uniform_picks(n.valid(x)), _uniform_numbers(n.reverse_degree(x))
         for picked in product(*([slots] * self.m + [reverse] * self.m)):
             probability = torch.stack([p for p, _ in picked]).prod(0)
             yield probability, torch.stack([number for _, number in picked], 1)
@@ -95,7 +95,7 @@ def _reverse_neighbors(self: Independent, y: Tensor, number: Tensor, degree: Ten
     return source, slot
 
 
-def _uniform(valid: Tensor) -> list[tuple[Tensor, Tensor]]:
+def uniform_picks(valid: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Probability and slot of each uniform pick ``(B,)``; slot 0 for sure where nothing is valid."""
     degree = valid.sum(-1)
     weight = torch.where(valid, 1 / degree.clamp_min(1)[:, None].double(), 0)
@@ -104,4 +104,6 @@ def _uniform(valid: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 
 def _uniform_numbers(degree: Tensor) -> list[tuple[Tensor, Tensor]]:
-    return _uniform(torch.arange(int(degree.max()), device=degree.device) < degree[:, None])
+    """Probability and number of each uniform pick below ``degree`` ``(B,)``; impossible ones stay in range."""
+    picks = uniform_picks(torch.arange(int(degree.max()), device=degree.device) < degree[:, None])
+    return [(probability, torch.minimum(number, (degree - 1).clamp_min(0))) for probability, number in picks]

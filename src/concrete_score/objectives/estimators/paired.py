@@ -9,7 +9,7 @@ from torch import Tensor
 
 from concrete_score.objectives.edges import Edges
 from concrete_score.objectives.estimators.base import FiniteEstimator, check_count, mirrored, refuse_asymmetric
-from concrete_score.objectives.estimators.independent import _uniform
+from concrete_score.objectives.estimators.independent import uniform_picks
 from concrete_score.shapes import States
 
 
@@ -33,7 +33,7 @@ class Paired(FiniteEstimator):
 
     def choices(self, x: States) -> Iterator[tuple[Tensor, Tensor]]:
         """All tuples of slots."""
-        for picked in product(_uniform(self.neighborhood.valid(x)), repeat=self.m):
+        for picked in product(uniform_picks(self.neighborhood.valid(x)), repeat=self.m):
             yield torch.stack([p for p, _ in picked]).prod(0), torch.stack([slot for _, slot in picked], 1)
 
     def wire(self, x: States, choice: Tensor) -> Edges:
