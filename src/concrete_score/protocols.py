@@ -3,6 +3,7 @@
 B batch, D sites, K slots, m drawn edges. States are int64; ``...`` stands for any leading axes.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import torch
@@ -221,4 +222,81 @@ class Objective(Protocol):
 
     def exact(self, model: Any, pmf: Tensor) -> Tensor:
         """The enumerating twin: the expectation of the mean loss under ``pmf`` ``(S,)``."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where the chains are, and what the kernel wants to remember of it."""
+
+    x: Tensor
+    """``(C, D)``."""
+    clamped: Tensor | None = None
+    """``(C, D)`` bool: sites that never move."""
+    memory: Any = None
+    """Whatever the kernel computed at ``x`` and need not compute again."""
+
+
+class Info(NamedTuple):
+    """What one step did."""
+
+    accepted: Tensor
+    """``(C,)`` bool."""
+    passes: int
+    """How many times the network (or density) was run over all chains."""
+
+
+@runtime_checkable
+class Kernel(Protocol):
+    """One sampler step; built with its target, loops live outside."""
+
+    @property
+    def space(self) -> Space: ...
+
+    def init(self, x: States, clamped: Tensor | None = None) -> State:
+        """Chains at ``x`` ``(C, D)``, some sites clamped ``(C, D)``."""
+        ...
+
+    def step(self, state: State, generator: torch.Generator) -> tuple[State, Info]:
+        """One move of every chain."""
+        ...
+
+
+@runtime_checkable
+class Enumerable(Protocol):
+    """A kernel whose exact transition matrix can be written down."""
+
+    def transition_matrix(self, clamped: Tensor | None = None) -> Tensor:
+        """``P[i, j]``, the probability of stepping from state ``i`` to state ``j`` ``(S, S)`` in float64."""
+        ...
+
+
+class Encoded(NamedTuple):
+    """Data as states."""
+
+    states: Tensor
+    """``(N, D)`` in the narrowest integer type that holds every site."""
+    observed: Tensor
+    """``(N, D)`` bool; False marks a blank cell."""
+
+
+@runtime_checkable
+class Codec(Protocol):
+    """The way between a person's data and states."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def space(self) -> Space: ...
+
+    def encode(self, data: Any, *, missing: str, unknown: str) -> Encoded:
+        """Data to states."""
+        ...
+
+    def decode(self, states: States) -> Any:
+        """States to data of the kind that came in."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values from which the codec is built again."""
         ...
