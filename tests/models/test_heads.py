@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from concrete_score import registry
 from concrete_score.errors import InputError
-from concrete_score.models import HEADS, DenoisingHead, Head, LogRatioHead, RawHead
-from concrete_score.models.heads import find_head
+from concrete_score.models import DenoisingHead, Head, LogRatioHead, RawHead
 from concrete_score.neighborhoods import chain_two_way, explicit, grid, hamming, moore
 from concrete_score.noise import FactorizedNoise, binarized_gaussian, categorical
 from concrete_score.protocols import Neighborhood
@@ -74,12 +74,12 @@ def test_levels_may_differ_by_row():
     torch.testing.assert_close(head.log_ratios(outputs, x, torch.arange(7)), torch.stack(rows))
 
 
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("name", registry.names("heads"))
 @given(data=st.data())
 def test_every_head_gives_zero_at_invalid_slots_and_finite_gradients(name, data):
     neighborhood = data.draw(products() if name == "denoising" else neighborhoods())
     space, generator = neighborhood.space, data.draw(generators())
-    head = find_head(name).build(neighborhood, categorical(space, WEIGHTS))
+    head = registry.load("heads", name).build(neighborhood, categorical(space, WEIGHTS))
     assert isinstance(head, Head)
     states = space.enumerate()
     outputs = 2 * torch.randn(len(states), head.out_features, generator=generator, dtype=torch.float64)
@@ -121,10 +121,10 @@ def test_a_raw_head_says_how_many_ratios_are_not_positive():
     assert lonely.share_below(torch.zeros(2, 0), torch.tensor([[0], [1]])) == 0
 
 
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("name", registry.names("heads"))
 def test_gradients_equal_finite_differences(name):
     space = Space((3, 2))
-    head = find_head(name).build(grid(space), categorical(space, WEIGHTS))
+    head = registry.load("heads", name).build(grid(space), categorical(space, WEIGHTS))
     outputs = 0.3 * torch.randn(6, head.out_features, generator=torch.Generator().manual_seed(0)).double()
     states, level = space.enumerate(), torch.arange(6) % 2
     assert torch.autograd.gradcheck(lambda o: head.log_ratios(o, states, level), outputs.requires_grad_())
@@ -151,7 +151,7 @@ def test_mistakes_are_told():
     with pytest.raises(InputError, match="noise: expected a noise, got none"):
         DenoisingHead.build(hamming(space))
     with pytest.raises(InputError, match="did you mean 'log_ratio'"):
-        find_head("log-ratio")
+        registry.load("heads", "log-ratio")
     with pytest.raises(InputError, match="a positive probability"):
         DenoisingHead(Foreign(Space((2,)), (torch.eye(2, dtype=torch.float64).log(),)), hamming(Space((2,))))
 

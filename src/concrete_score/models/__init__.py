@@ -3,7 +3,6 @@
 from concrete_score.models.derived import DensityScore as DensityScore
 from concrete_score.models.energy import Energy as Energy
 from concrete_score.models.energy import energy as energy
-from concrete_score.models.heads import HEADS as HEADS
 from concrete_score.models.heads import DenoisingHead as DenoisingHead
 from concrete_score.models.heads import Head as Head
 from concrete_score.models.heads import LogRatioHead as LogRatioHead

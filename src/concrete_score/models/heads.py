@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from concrete_score.errors import InputError, nearest
+from concrete_score.errors import InputError
 from concrete_score.models.sites import Features, SiteLogits, SiteTable
 from concrete_score.neighborhoods import check_same_space
 from concrete_score.noise import FactorizedNoise
@@ -181,22 +181,3 @@ def _factorized(noise: Noise) -> FactorizedNoise:
         for site, size in enumerate(space.sizes):
             table[level, site, :size, :size] = noise.site_log_prob(level, site)
     return FactorizedNoise(space, table)
-
-
-HEADS: dict[str, type[LogRatioHead] | type[RawHead] | type[DenoisingHead]] = {
-    "log_ratio": LogRatioHead,
-    "raw": RawHead,
-    "denoising": DenoisingHead,
-}
-"""Heads by name; each is built by ``build(neighborhood, noise)``."""
-
-
-def find_head(name: str) -> type[LogRatioHead] | type[RawHead] | type[DenoisingHead]:
-    """The head called ``name``.
-
-    >>> find_head("raw").__name__
-    'RawHead'
-    """
-    if name not in HEADS:
-        raise InputError("a known head", repr(name), where="head", fix=nearest(name, list(HEADS)))
-    return HEADS[name]

@@ -7,8 +7,9 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from concrete_score import registry
 from concrete_score.errors import InputError
-from concrete_score.models.heads import Head, find_head
+from concrete_score.models.heads import Head
 from concrete_score.models.mlp import MLP
 from concrete_score.models.sites import Features
 from concrete_score.neighborhoods import check_same_space
@@ -197,7 +198,7 @@ def mlp(
 
     Args:
         neighborhood: whose ratios it gives.
-        head: a name of `heads.HEADS`.
+        head: a registered head, as listed by ``csm list heads``.
         noise: makes one network of all its levels.
         generator: the source of the first weights.
         options: of `MLP`: hidden, layers, activation, dtype.
@@ -206,7 +207,7 @@ def mlp(
     >>> mlp(grid(Space((91, 91))), generator=torch.Generator()).log_ratios(torch.tensor([3, 4])).shape
     torch.Size([4])
     """
-    built = find_head(head).build(neighborhood, noise)
+    built: Head = registry.load("heads", head).build(neighborhood, noise)
     num_levels = None if noise is None else noise.num_levels
     width = built.out_features
     trunk = MLP(neighborhood.space, width, num_levels=num_levels, generator=generator, **options)

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from concrete_score.errors import InputError
 from concrete_score.neighborhoods import check_same_space
 from concrete_score.objectives.divergences import Bregman
 from concrete_score.objectives.edges import Edges, bregman_loss, log_ratios_of, scores_of
@@ -48,13 +47,7 @@ class BregmanObjective:
         """Refuse a model these edges or this ``f`` cannot train, with what to use instead."""
         space = model.space if isinstance(model, DensityModel) else model.neighborhood.space
         check_same_space(space, self.edges.space, "model and edges")
-        if is_raw(model) and self.divergence.raw is None:
-            raise InputError(
-                "ratios that stay positive",
-                f"a raw head, which may fall below -1, with f = {self.divergence.name}",
-                where="model",
-                fix="use f = csm, or a log_ratio or denoising head",
-            )
+        self.divergence.check_head(model)
         self.edges.check(model)
 
     @torch.no_grad()

@@ -88,13 +88,7 @@ class Denoising:
             check_same_space(model.space, self.neighborhood.space, "model and neighborhood")
         elif model.neighborhood != self.neighborhood:
             raise InputError("a score model of the objective's own neighborhood", "another one", where="model")
-        if is_raw(model) and self.divergence.raw is None:
-            raise InputError(
-                "ratios that stay positive",
-                f"a raw head, which may fall below -1, with f = {self.divergence.name}",
-                where="model",
-                fix="use f = csm, or a log_ratio or denoising head",
-            )
+        self.divergence.check_head(model)
 
     @torch.no_grad()
     def draw(self, x: States, generator: torch.Generator, model: Any = None) -> NoisyDraws:

@@ -7,10 +7,14 @@ a true ratio ``r`` and a model's ``s`` is ``f(r) + h(s) - r f'(s)``; only the la
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
+
+from concrete_score.errors import InputError
+from concrete_score.protocols import is_raw
 
 Function = Callable[[Tensor], Tensor]
 
@@ -32,6 +36,16 @@ class Bregman:
     """Whether ``f'`` is bounded above, so that the objective stays bounded below on samples."""
     raw: tuple[Function, Function] | None = None
     """``a`` and ``b`` as functions of ``c = s - 1`` where they make sense for negative ratios too."""
+
+    def check_head(self, model: Any) -> None:
+        """Refuse a raw head, whose ratios may be negative, where ``f`` needs positive ones."""
+        if is_raw(model) and self.raw is None:
+            raise InputError(
+                "ratios that stay positive",
+                f"a raw head, which may fall below -1, with f = {self.name}",
+                where="model",
+                fix="use f = csm, or a log_ratio or denoising head",
+            )
 
 
 def _ratio_matching_a(l: Tensor) -> Tensor:
