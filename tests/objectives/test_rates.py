@@ -1,5 +1,9 @@
 """Measured rates: Monte Carlo error falls like one over the root of the samples; memory is bounded by the chunk."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -77,3 +81,37 @@ def test_all_neighbor_evaluation_is_bounded_by_the_chunk(sites, batch):
     flips = 1.0 - 2.0 * x.double()  # the log-ratio of each flip
     expected = (2 * torch.nn.functional.softplus(flips)).sum(-1)
     torch.testing.assert_close(loss, expected)
+
+
+PEAK = """
+import resource, sys, torch
+from concrete_score.models import MADE
+from concrete_score.neighborhoods import hamming
+from concrete_score.objectives import All, BregmanObjective, divergences
+from concrete_score.spaces import Space
+torch.set_num_threads(1)
+space, batch, training = Space.bits(784), int(sys.argv[1]), sys.argv[2] == "training"
+model = MADE(space, generator=torch.Generator().manual_seed(0))
+objective = BregmanObjective(divergences.logistic, All(hamming(space), chunk=2**20))
+x = space.uniform(batch, torch.Generator().manual_seed(1))
+with torch.set_grad_enabled(training):
+    loss = objective.loss(model, objective.draw(x, torch.Generator())).mean()
+if training:
+    loss.backward()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("work", ["evaluation", "training"])
+def test_peak_memory_does_not_grow_with_the_batch(work):
+    """784 flips of 48 rows more are 240 MB of states alone, and their activations are as much again."""
+
+    def peak(batch):
+        # A fixed threshold keeps the allocator from stranding freed blocks between the small ones of the graph.
+        environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
+        command = [sys.executable, "-c", PEAK, str(batch), work]
+        ran = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        return int(ran.stdout) / 1024  # megabytes
+
+    assert peak(56) - peak(8) < 20

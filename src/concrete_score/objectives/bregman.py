@@ -59,16 +59,20 @@ class BregmanObjective:
         """``(B,)``, deterministic given the draws; in bounded memory where the draws come in chunks."""
         self.check(model)
         if draws.num_chunks == 1:
-            return draws.gather([self._chunk_loss(model, part) for part in draws.chunks()])  # type: ignore[no-any-return]
-        # One chunk's activations at a time: each is computed again on the way back.
-        losses = [checkpoint(self._chunk_loss, model, part, use_reentrant=False) for part in draws.chunks()]
+            return draws.gather([self._chunk_loss(model, draws, 0)])  # type: ignore[no-any-return]
+        # A chunk is built, evaluated and forgotten, and all that again on the way back: memory holds one at a time.
+        losses = [
+            checkpoint(self._chunk_loss, model, draws, number, use_reentrant=False, preserve_rng_state=False)
+            for number in range(draws.num_chunks)
+        ]
         return draws.gather(losses)  # type: ignore[no-any-return]
 
     def exact(self, model: Any, pmf: PerStateTable) -> Tensor:
         """``J_f`` itself, summed over all states and edges."""
         return pmf @ self.loss(model, self.edges.enumerated()).to(pmf.dtype)
 
-    def _chunk_loss(self, model: Any, edges: Edges) -> Tensor:
+    def _chunk_loss(self, model: Any, draws: Any, number: int) -> Tensor:
+        edges: Edges = draws.chunk(number)
         if is_raw(model) and self.divergence.raw is not None:
             c, (a, b) = scores_of(model, edges), self.divergence.raw
             return (edges.source_weight * a(c) - edges.target_weight * b(c)).sum(-1)

@@ -1,6 +1,6 @@
 """Edges: everything random about one step, and how models read them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -51,12 +51,12 @@ class Edges:
 
     @property
     def num_chunks(self) -> int:
-        """One."""
+        """One: they are small enough to be held at once."""
         return 1
 
-    def chunks(self) -> Iterator["Edges"]:
-        """The edges themselves, in one piece."""
-        yield self
+    def chunk(self, number: int) -> "Edges":
+        """The edges themselves."""
+        return self
 
     def gather(self, losses: list[Tensor]) -> Tensor:
         """One loss per row ``(B,)`` from the losses of the chunks."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -22,38 +23,33 @@ class AllEdges:
     x: Tensor
     neighborhood: Neighborhood
     weight: EdgeWeight | None = None
-    chunk: int = CHUNK
+    limit: int = CHUNK
 
     def rows(self, part: slice) -> "AllEdges":
         """A slice of the batch."""
         return replace(self, x=self.x[part])
 
-    def chunks(self) -> Iterator[Edges]:
-        """Chunks of at most ``chunk`` sites: blocks of slots within blocks of rows."""
-        for rows in self._row_blocks:
-            yield from self._parts(self.x[rows])
-
     @property
     def num_chunks(self) -> int:
-        """How many there will be."""
-        return sum(len(self._blocks(self.x[rows])) for rows in self._row_blocks)
+        """How many chunks of at most ``chunk`` sites there are."""
+        return len(self._blocks)
+
+    def chunk(self, number: int) -> Edges:
+        """A block of slots of a block of rows, built anew at each call."""
+        rows, start, stop = self._blocks[number]
+        x, n = self.x[rows], self.neighborhood
+        if not n.symmetric:
+            return self._one_way(x, start, stop)
+        slot = torch.arange(start, stop, device=x.device).expand(len(x), -1)
+        return mirrored(n, self.weight, x, slot, n.valid(x)[:, start:stop].double())
 
     def gather(self, losses: list[Tensor]) -> PerState:
         """Sum the blocks of slots of each block of rows."""
-        remaining = iter(losses)
-        counts = [len(self._blocks(self.x[rows])) for rows in self._row_blocks]
-        return torch.cat([torch.stack([next(remaining) for _ in range(count)]).sum(0) for count in counts])
-
-    def _parts(self, x: Tensor) -> Iterator[Edges]:
-        n = self.neighborhood
-        if n.symmetric:
-            valid = n.valid(x)
-            for start, stop in self._blocks(x):
-                slot = torch.arange(start, stop, device=x.device).expand(len(x), -1)
-                yield mirrored(n, self.weight, x, slot, valid[:, start:stop].double())
-            return
-        for start, stop in self._blocks(x):
-            yield self._one_way(x, start, stop)
+        total = torch.zeros(len(self.x), dtype=losses[0].dtype, device=losses[0].device)
+        for (rows, _, _), loss in zip(self._blocks, losses, strict=True):
+            row = torch.arange(len(self.x), device=loss.device)[rows]
+            total = total.index_add(0, row, loss)
+        return total
 
     def _one_way(self, x: Tensor, start: int, stop: int) -> Edges:
         """Slots ``start..stop`` out of ``x`` and reverse edges of the same numbers into it."""
@@ -72,18 +68,19 @@ class AllEdges:
         backward = weigh(self.weight, source, back, entering.double())
         return assemble([x[:, None], n.neighbor(here, slot), source], (slot, forward), (back, backward))
 
-    def _blocks(self, x: Tensor) -> list[tuple[int, int]]:
-        n = self.neighborhood
-        count = n.num_slots if n.symmetric else max(n.num_slots, int(n.reverse_degree(x).max()))
-        step = max(1, self.chunk // (2 * len(x) * x.shape[-1]))
-        # Rows without any edge still make one (empty) block, so that they get their loss of zero.
-        return [(start, min(start + step, count)) for start in range(0, max(count, 1), step)]
-
-    @property
-    def _row_blocks(self) -> list[slice]:
-        slots = max(1, self.neighborhood.num_slots)
-        step = max(1, self.chunk // (2 * slots * self.x.shape[-1]))
-        return [slice(start, start + step) for start in range(0, len(self.x), step)]
+    @cached_property
+    def _blocks(self) -> list[tuple[slice, int, int]]:
+        """Rows, first slot and last-plus-one slot of each chunk."""
+        n, sites = self.neighborhood, self.x.shape[-1]
+        count = n.num_slots if n.symmetric else max(n.num_slots, int(n.reverse_degree(self.x).max()))
+        nodes = max(1, self.limit // (sites if n.symmetric else 2 * sites))
+        slots = min(count, max(1, nodes - 1))
+        rows = max(1, nodes // (1 + slots))
+        return [
+            (slice(row, row + rows), slot, min(slot + slots, count))
+            for row in range(0, len(self.x), rows)
+            for slot in range(0, count, slots)
+        ]
 
 
 @dataclass(frozen=True)
