@@ -108,8 +108,23 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "denoising": Entry("objectives.build:denoising", "denoising Concrete score matching", "4.3"),
         "maximum_likelihood": Entry("objectives.build:maximum_likelihood", "for normalized models", "B.1"),
     },
+    "kernels": {
+        "mh": Entry("samplers.mh:MetropolisHastings", "a uniform neighbor, accepted or not", "3.3"),
+        "informed": Entry("samplers.informed:Informed", "a neighbor in proportion to a function of its ratio"),
+        "gibbs": Entry("samplers.gibbs:Gibbs", "a site drawn anew from its conditional"),
+        "gwg": Entry("samplers.gwg:GibbsWithGradients", "single sites, ratios guessed by one gradient"),
+        "multi_site": Entry("samplers.multi_site:MultiSite", "many sites at once, informed by all ratios"),
+        "tempering": Entry("samplers.tempering:Tempering", "warmer copies that trade places with the chain"),
+        "langevin": Entry("samplers.langevin:Langevin", "Langevin between the states, unadjusted: biased", "3.3, A.3"),
+        "mala": Entry("samplers.mala:MALA", "Langevin between the states, adjusted: exact", "3.3, A.3"),
+        "exact": Entry("samplers.exact:Exact", "independent draws by enumeration"),
+        "ancestral": Entry("samplers.ancestral:Ancestral", "independent draws by the model itself"),
+    },
     "experiments": {
         "figure1": Entry("experiments.figure1:run", "every neighborhood as a directed graph", "3.1, figure 1"),
+        "one_dimensional": Entry("experiments.one_dimensional:run", "sixteen categories, through a cycle's ratios", "5.2"),
+        "guard": Entry("experiments.guard:run", "f = r² on flips of real data diverges, and the guard catches it", "5.4"),
+        "estimators": Entry("experiments.estimators:run", "the noise of each way to draw edges, at equal cost", "4.2"),
     },
 }
 

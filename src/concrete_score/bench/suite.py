@@ -10,6 +10,11 @@ FIGURES = {
     "startup": "concrete_score.bench.startup:help_over_torch_import",
     "draw": "concrete_score.bench.graphs:draw_over_clone",
     "neighbors": "concrete_score.bench.graphs:neighbors_over_fill",
+    "edges": "concrete_score.bench.objectives:step_growth_over_network",
+    "train_mlp": "concrete_score.bench.training:step_of_mlp",
+    "train_table": "concrete_score.bench.training:step_of_table",
+    "train_made": "concrete_score.bench.training:step_of_made",
+    "checkpoint": "concrete_score.bench.training:checkpoint_share",
 }
 
 

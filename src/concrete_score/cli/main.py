@@ -29,6 +29,7 @@ class Entry(NamedTuple):
 
 COMMANDS = {
     "demo": Entry("concrete_score.cli.demo:demo", "The main job on embedded data, against the known truth."),
+    "fit": Entry("concrete_score.cli.fit:fit", "Learn a model from a table, into a run directory."),
     "reproduce": Entry("concrete_score.cli.reproduce:reproduce", "The paper's figures and tables, checked."),
     "list": Entry("concrete_score.cli.list_names:list_names", "Names with one line and the paper's section."),
     "bench": Entry("concrete_score.cli.bench:bench", "Performance, as ratios taken in one run."),

@@ -1,0 +1,120 @@
+"""What the training engine costs beside the same forward and backward passes written out by hand."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from concrete_score.bench.checks import Check
+from concrete_score.bench.timing import ratio_of_minima
+from concrete_score.protocols import Objective
+from concrete_score.randomness import generator
+from concrete_score.registry import load
+from concrete_score.spaces import Space
+from concrete_score.training import Progress, TrainingSettings, train
+from concrete_score.training.checkpoints import TensorFile, write
+from concrete_score.training.state import Moving
+
+BOUND = 1.15
+Case = Callable[[], tuple[nn.Module, Objective, int]]
+"""Makes a fresh model, its objective and the rows of a step."""
+
+
+def one_dimensional(hidden: int = 100) -> tuple[nn.Module, Objective, int]:
+    """The score network of section 5.2 on a cycle of 16 values, 1,024 rows a step."""
+    neighborhood = load("neighborhoods", "cycle")(Space((16,)))
+    model = load("models", "mlp")(neighborhood, hidden=hidden, generator=generator(0, "bench"))
+    return model, load("objectives", "csm")(neighborhood.space, neighborhood=neighborhood, edges="independent"), 1024
+
+
+def table(side: int = 91) -> tuple[nn.Module, Objective, int]:
+    """The table of section 5.3 with the grid, 128 rows a step."""
+    space = Space((side, side))
+    neighborhood = load("neighborhoods", "grid")(space)
+    return load("models", "table")(space), load("objectives", "csm")(space, neighborhood=neighborhood), 128
+
+
+def made(sites: int = 16) -> tuple[nn.Module, Objective, int]:
+    """The MADE of section 5.4 by likelihood, 128 rows a step."""
+    space = Space.bits(sites)
+    return (
+        load("models", "made")(space, generator=generator(0, "bench")),
+        load("objectives", "maximum_likelihood")(space),
+        128,
+    )
+
+
+def step_of_mlp(steps: int = 50) -> Check:
+    """The 1-D score network."""
+    return _step_over_bare(one_dimensional, "1-D MLP", steps)
+
+
+def step_of_table(steps: int = 200) -> Check:
+    """The table."""
+    return _step_over_bare(table, "table", steps)
+
+
+def step_of_made(steps: int = 100) -> Check:
+    """MADE."""
+    return _step_over_bare(made, "MADE", steps)
+
+
+def _step_over_bare(case: Case, name: str, steps: int, repeats: int = 15) -> Check:
+    """Some steps of a training in the engine against as many of a plain loop: same rows, passes and optimizer."""
+    model, objective, batch = case()
+    rows = _space(model).uniform(10_000, generator(0, "rows")).to(torch.uint8)
+    engine = _engine(model, objective, rows, steps, batch)
+    bare = _bare(case()[0], objective, rows, steps, batch)
+    value = ratio_of_minima(lambda: next(engine), lambda: next(bare), repeats)
+    return Check.at_most(f"a training step, {name} / a bare loop's", value, BOUND)
+
+
+def _engine(model: nn.Module, objective: Objective, rows: Tensor, steps: int, batch: int) -> Iterator[object]:
+    """A training that speaks every ``steps`` steps, at the usual look at the loss, and does nothing else there."""
+    endless = 10**9
+    settings = TrainingSettings(steps=endless, batch_size=batch, valid_every=endless, check_every=steps)
+    return (event for event in train(model, objective, rows, settings, rows[:1]) if isinstance(event, Progress))
+
+
+def _bare(model: nn.Module, objective: Objective, rows: Tensor, steps: int, batch: int) -> Iterator[float]:
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+    gen = generator(0, "bare")
+    while True:
+        for _ in range(steps):
+            x = rows.index_select(0, torch.randint(len(rows), (batch,), generator=gen)).long()
+            loss = objective.loss(model, objective.draw(x, gen, model)).mean()
+            torch.autograd.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+        yield loss.item()
+
+
+def checkpoint_share(sites: int = 100, hidden: int = 500) -> Check:
+    """Writing a checkpoint of a large MADE, as a share of the 30 s between two of them."""
+    model = load("models", "made")(Space.bits(sites), hidden, generator=generator(0, "bench"))
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+    settings = TrainingSettings(average=0.99)
+    model.log_density(model.space.uniform(2, generator(0, "rows"))).sum().backward()
+    optimizer.step()
+    moving = Moving(model, optimizer, settings)
+    with TemporaryDirectory() as folder:
+        seconds = min(_write_seconds(moving, Path(folder) / "checkpoint.safetensors") for _ in range(3))
+    count = sum(p.numel() for p in model.parameters())
+    name = f"a checkpoint of {count / 1e6:.1f} million weights / {settings.checkpoint_seconds:.0f} s"
+    return Check.at_most(name, seconds / settings.checkpoint_seconds, 0.02)
+
+
+def _write_seconds(moving: Moving, path: Path) -> float:
+    start = perf_counter()
+    snapshot = moving.snapshot()
+    write(path, TensorFile("checkpoint", "bench", 0, snapshot.state, snapshot.tensors))
+    return perf_counter() - start
+
+
+def _space(model: Any) -> Space:
+    space: Space = model.space if hasattr(model, "space") else model.neighborhood.space
+    return space

@@ -1,0 +1,16 @@
+"""Data: from files, names and Python tables to integer states, and back."""
+
+from concrete_score.data.arrays import digest as digest
+from concrete_score.data.arrays import read as read
+from concrete_score.data.arrays import sizes as sizes
+from concrete_score.data.codec import Rows as Rows
+from concrete_score.data.codec import TableCodec as TableCodec
+from concrete_score.data.frame import Column as Column
+from concrete_score.data.frame import Form as Form
+from concrete_score.data.frame import Frame as Frame
+from concrete_score.data.frame import Numbers as Numbers
+from concrete_score.data.native import as_frame as as_frame
+from concrete_score.data.options import TableOptions as TableOptions
+from concrete_score.data.read import read_file as read_file
+from concrete_score.data.write import to_csv as to_csv
+from concrete_score.data.write import write_table as write_table

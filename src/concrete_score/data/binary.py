@@ -1,0 +1,93 @@
+"""Parquet files, and NumPy's ``.npy`` and ``.npz``; nothing is ever unpickled."""
+
+import io
+import warnings
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from concrete_score.data.columns import column_of
+from concrete_score.data.frame import Array, Form, Frame, unique_names
+from concrete_score.data.native import frame_of_array
+from concrete_score.errors import InputError
+
+
+def read_parquet(source: Path | bytes, where: str) -> Frame:
+    """A Parquet table; nulls are blank.
+
+    Raises:
+        InputError: not Parquet, damaged, or a column that holds lists, structures or bytes.
+    """
+    data = source if isinstance(source, bytes) else source.read_bytes()
+    if len(data) < 12 or data[:4] != b"PAR1" or data[-4:] != b"PAR1":
+        raise InputError("a Parquet file", "an empty file" if not data else "other bytes", where=where, fix=_WHOLE)
+    try:
+        table = pl.read_parquet(io.BytesIO(data), glob=False, use_statistics=False, hive_partitioning=False)
+    # A damaged file can stop polars in many ways; its panic is not even an Exception.
+    except (Exception, pl.exceptions.PanicException) as error:
+        raise InputError("a Parquet file", f"a damaged one ({_reason(error)})", where=where, fix=_WHOLE) from None
+    return frame_of_polars(table, Form("parquet"), where)
+
+
+def frame_of_polars(table: pl.DataFrame, form: Form, where: str) -> Frame:
+    """Any polars frame as a table."""
+    unique_names(table.columns, where)
+    if not table.width or not table.height:
+        raise InputError(
+            "a table with rows and columns", f"{table.height} rows and {table.width} columns", where=where
+        )
+    try:
+        columns = tuple(column_of(series, where) for series in table)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise InputError("columns of categories", _reason(error), where=where) from None
+    return Frame(columns, form, where)
+
+
+def read_npy(source: Path | bytes, where: str) -> Frame:
+    """One array ``(N, D)``; columns are called x0, x1, …"""
+    return _frame(_load(source, where), "npy", where)
+
+
+def read_npz(source: Path | bytes, where: str) -> Frame:
+    """The array ``x`` of an archive, or its only one ``(N, D)``; columns are called x0, x1, …"""
+    return _frame(_load(source, where), "npz", where)
+
+
+def _frame(array: Array, kind: str, where: str) -> Frame:
+    frame = frame_of_array(array, where)
+    return Frame(frame.columns, Form(kind, frame.form.dtype), where, named=False)
+
+
+def _load(source: Path | bytes, where: str) -> Array:
+    file = io.BytesIO(source if isinstance(source, bytes) else source.read_bytes())
+    try:
+        # Old headers make numpy warn; the array is checked anyway.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return loaded
+            with loaded:
+                return np.asarray(loaded[_chosen(loaded.files, where)])
+    except InputError:
+        raise
+    # Damaged headers and archives fail in a dozen ways, all meaning the same.
+    except Exception as error:
+        came = "an empty file" if not file.getbuffer().nbytes else f"a damaged one ({_reason(error)})"
+        raise InputError("a NumPy file of plain numbers or text", came, where=where, fix=_WHOLE) from None
+
+
+def _chosen(names: list[str], where: str) -> str:
+    if "x" in names:
+        return "x"
+    if len(names) != 1:
+        raise InputError("an array named x, or one array alone", ", ".join(names) or "none", where=where)
+    return names[0]
+
+
+def _reason(error: BaseException) -> str:
+    return (" ".join(str(error).split()) or type(error).__name__)[:120]
+
+
+_WHOLE = "check that the copy is whole and its ending is right"

@@ -1,0 +1,112 @@
+"""Tables out: the form follows the path's ending, or the form the data came in; CSV on standard output."""
+
+import gzip
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import polars as pl
+
+from concrete_score.data.frame import Form, Frame
+from concrete_score.data.native import to_array
+from concrete_score.errors import InputError
+from concrete_score.files import atomic, refuse_existing
+
+Writer = Callable[[Frame, BinaryIO], None]
+
+
+def write_table(frame: Frame, path: str | Path, *, force: bool = False) -> None:
+    """Write a table whole or not at all.
+
+    Raises:
+        InputError: the path exists and ``force`` is false, or its ending is unknown.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from concrete_score.data import as_frame, read_file
+    >>> with TemporaryDirectory() as folder:
+    ...     write_table(as_frame(pl.DataFrame({"a": ["no", None], "b": [1, 2]})), f"{folder}/out.csv")
+    ...     Path(f"{folder}/out.csv").read_text()
+    'a,b\\nno,1\\n,2\\n'
+    """
+    path = Path(path)
+    writer, packed = writer_for(path, frame.form)
+    refuse_existing(path, force)
+    with atomic(path, force=force) as draft, draft.open("wb") as file:
+        if packed:
+            # No time stamp: equal tables are equal files.
+            with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as inner:
+                writer(frame, inner)  # type: ignore[arg-type]
+        else:
+            writer(frame, file)
+
+
+def check_output(path: str | Path, form: Form, *, force: bool = False) -> None:
+    """Say no to an output path before any work is done, rather than after."""
+    writer_for(Path(path), form)
+    refuse_existing(Path(path), force)
+
+
+def to_csv(frame: Frame) -> str:
+    """A table as CSV text, for standard output.
+
+    >>> from concrete_score.data import as_frame
+    >>> to_csv(as_frame(np.array([[0, 1]])))
+    'x0,x1\\n0,1\\n'
+    """
+    page = io.BytesIO()
+    _csv(frame, page)
+    return page.getvalue().decode()
+
+
+def writer_for(path: Path, form: Form) -> tuple[Writer, bool]:
+    """The writer of a path's ending, or of the form without one, and whether to compress."""
+    packed = path.suffix.lower() == ".gz"
+    ending = Path(path.stem).suffix.lower() if packed else path.suffix.lower()
+    ending = ending or f".{form.kind}"
+    if ending in WRITERS and not (packed and ending == ".npz"):
+        return WRITERS[ending], packed
+    if not path.suffix:
+        return WRITERS[".csv"], False
+    raise InputError(
+        f"an output ending in {', '.join(WRITERS)}", repr(path.name), where=str(path), fix="choose one of these"
+    )
+
+
+def _csv(frame: Frame, file: BinaryIO, separator: str = ",", header: bool = True) -> None:
+    frame.to_polars().write_csv(file, separator=separator, include_header=header)
+
+
+def _tsv(frame: Frame, file: BinaryIO) -> None:
+    _csv(frame, file, separator="\t")
+
+
+def _data(frame: Frame, file: BinaryIO) -> None:
+    _csv(frame, file, header=False)
+
+
+def _parquet(frame: Frame, file: BinaryIO) -> None:
+    frame.to_polars().write_parquet(file)
+
+
+def _npy(frame: Frame, file: BinaryIO) -> None:
+    np.save(file, _plain(frame), allow_pickle=False)
+
+
+def _npz(frame: Frame, file: BinaryIO) -> None:
+    np.savez_compressed(file, x=_plain(frame))
+
+
+def _plain(frame: Frame) -> "np.ndarray":
+    return to_array(Frame(frame.columns, Form("npy", frame.form.dtype), frame.where, frame.named))
+
+
+WRITERS: dict[str, Writer] = {
+    ".csv": _csv,
+    ".tsv": _tsv,
+    ".data": _data,
+    ".parquet": _parquet,
+    ".npy": _npy,
+    ".npz": _npz,
+}

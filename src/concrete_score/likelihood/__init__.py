@@ -1,0 +1,32 @@
+"""Likelihood: exact where it can be had, else bounds that are named for what they are (paper, sections 3.3 and A.3)."""
+
+from concrete_score.likelihood.ais import ais as ais
+from concrete_score.likelihood.annealing import Annealing as Annealing
+from concrete_score.likelihood.annealing import Geometric as Geometric
+from concrete_score.likelihood.annealing import Interpolated as Interpolated
+from concrete_score.likelihood.annealing import Path as Path
+from concrete_score.likelihood.bases import uniform as uniform
+from concrete_score.likelihood.enumerated import EnumeratedAnnealing as EnumeratedAnnealing
+from concrete_score.likelihood.exact import exact as exact
+from concrete_score.likelihood.kernels import KernelFactory as KernelFactory
+from concrete_score.likelihood.kernels import default_kernel as default_kernel
+from concrete_score.likelihood.kernels import time_reversal as time_reversal
+from concrete_score.likelihood.paths import PathDensity as PathDensity
+from concrete_score.likelihood.paths import PathSpread as PathSpread
+from concrete_score.likelihood.paths import path_spread as path_spread
+from concrete_score.likelihood.pilot import pilot as pilot
+from concrete_score.likelihood.preparation import Budget as Budget
+from concrete_score.likelihood.preparation import default_path as default_path
+from concrete_score.likelihood.preparation import exact_sampler as exact_sampler
+from concrete_score.likelihood.preparation import prepare as prepare
+from concrete_score.likelihood.raise_ import Raise as Raise
+from concrete_score.likelihood.raise_ import raise_ as raise_
+from concrete_score.likelihood.rbm import BlockGibbs as BlockGibbs
+from concrete_score.likelihood.rbm import RBMPath as RBMPath
+from concrete_score.likelihood.result import LogLikelihood as LogLikelihood
+from concrete_score.likelihood.reverse_ais import reverse_ais as reverse_ais
+from concrete_score.likelihood.sandwich import sandwich as sandwich
+from concrete_score.likelihood.schedules import Schedule as Schedule
+from concrete_score.likelihood.schedules import linear as linear
+from concrete_score.likelihood.weights import LogMean as LogMean
+from concrete_score.likelihood.weights import log_mean as log_mean

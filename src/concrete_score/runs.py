@@ -1,0 +1,354 @@
+"""The run directory: one fitted model, in files that each verify themselves.
+
+    run.json              what was asked for, written once before training, with a digest of itself
+    model.safetensors     the best weights
+    checkpoint/           the last two states of the training, to go on from
+    metrics.jsonl         what was measured on the way
+
+A name in ``run.json`` is looked up in the registry, never imported from a path, and nothing is ever unpickled.
+"""
+
+import json
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from concrete_score import __version__
+from concrete_score.errors import InputError
+from concrete_score.files import canonical_json, digest, write_text
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from concrete_score.spaces import Space
+    from concrete_score.training.checkpoints import TensorFile
+    from concrete_score.training.events import Event, Finished
+    from concrete_score.training.journal import Journal
+    from concrete_score.training.recipe import Recipe
+    from concrete_score.training.settings import TrainingSettings
+    from concrete_score.training.state import Snapshot
+
+FORMAT = 1
+RUN, MODEL, METRICS, CHECKPOINTS = "run.json", "model.safetensors", "metrics.jsonl", "checkpoint"
+KEPT = 2
+"""Checkpoints kept."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """An opened run; its ``run.json`` is verified, its other files when they are read."""
+
+    path: Path
+    info: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        """What all files of this run carry."""
+        return str(self.info["id"])
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """``{recipe, training, …}``."""
+        return dict(self.info["config"])
+
+    @cached_property
+    def space(self) -> "Space":
+        """The states' space."""
+        from concrete_score.spaces import Space
+
+        return Space(tuple(self.info["codec"]["sizes"]))
+
+    @cached_property
+    def recipe(self) -> "Recipe":
+        """What was trained."""
+        from concrete_score.training.recipe import Recipe
+
+        return Recipe.from_json(self.config["recipe"])
+
+    @cached_property
+    def settings(self) -> "TrainingSettings":
+        """How it was trained."""
+        from concrete_score.training.settings import TrainingSettings
+
+        return TrainingSettings.of(self.config["training"])
+
+    @cached_property
+    def journal(self) -> "Journal":
+        """The measurements."""
+        from concrete_score.training.journal import Journal
+
+        return Journal(self.path / METRICS, self.id)
+
+    def model(self) -> "nn.Module":
+        """The model with its best weights.
+
+        Raises:
+            InputError: the file is damaged, of another run, or not there yet.
+        """
+        file = self.model_file()
+        model = self.recipe.build(self.space, self.settings).model
+        try:
+            model.load_state_dict(dict(file.tensors))
+        except RuntimeError:
+            raise InputError(
+                "the weights of the model in run.json", "others", where=str(self.path / MODEL), fix="fit again"
+            ) from None
+        return model.requires_grad_(False)
+
+    def model_file(self) -> "TensorFile":
+        """The best weights, verified."""
+        from concrete_score.training.checkpoints import read
+
+        path = self.path / MODEL
+        if not path.exists():
+            raise InputError("a fitted model", "a run without one yet", str(path), "go on with csm fit … --resume")
+        return read(path, "model", self.id)
+
+    def checkpoints(self) -> list[Path]:
+        """Checkpoint files, oldest first."""
+        return sorted((self.path / CHECKPOINTS).glob("step-*.safetensors"))
+
+    def checkpoint(self) -> "Snapshot | None":
+        """The newest checkpoint, verified; None where there is none yet."""
+        from concrete_score.training.state import Snapshot
+
+        found = self.checkpoints()
+        if not found:
+            return None
+        file = self._read_checkpoint(found[-1])
+        return Snapshot(file.step, file.state, file.tensors)
+
+    def save(self, snapshot: "Snapshot") -> None:
+        """Write the best weights if they are new, then the checkpoint; drop all but the last two."""
+        from concrete_score.training.checkpoints import TensorFile, write
+
+        best = {name.removeprefix("best/"): v for name, v in snapshot.tensors.items() if name.startswith("best/")}
+        self._save_best(best, snapshot.state["best_step"])
+        state = {**snapshot.state, "metrics": self.journal.mark()}
+        name = f"step-{snapshot.step:08d}.safetensors"
+        write(self.path / CHECKPOINTS / name, TensorFile("checkpoint", self.id, snapshot.step, state, snapshot.tensors))
+        for old in self.checkpoints()[:-KEPT]:
+            old.unlink()
+
+    def rewind(self, snapshot: "Snapshot | None") -> None:
+        """Make the directory what it was at a checkpoint: measurements cut back, half-written files removed."""
+        for leftover in [*self.path.glob(".*.draft*"), *(self.path / CHECKPOINTS).glob(".*.draft*")]:
+            leftover.unlink()
+        mark = {"lines": 0, "digest": ""} if snapshot is None else dict(snapshot.state["metrics"])
+        self.journal.cut(mark)
+
+    def record(self, event: "Event") -> None:
+        """Keep what a training tells: measurements in the journal, checkpoints in their files."""
+        from concrete_score.training import events
+
+        match event:
+            case events.Progress():
+                self._latest["loss"] = event.loss
+            case events.Validated():
+                loss = self._latest.get("loss")
+                self.journal.append(step=event.step, loss=loss, valid=event.value, best_step=event.best_step)
+            case events.WentBack():
+                self.journal.append(step=event.step, went_back_to=event.to_step, rate=event.rate, why=event.reason)
+            case events.Checkpoint():
+                self.save(event.snapshot)
+
+    def verify(self) -> list[str]:
+        """Check every file there is, and give their names.
+
+        Raises:
+            InputError: one is damaged or of another run; it is named.
+        """
+        checked, mark = [RUN], None
+        for path in self.checkpoints():
+            mark = self._read_checkpoint(path).state["metrics"]
+            checked.append(f"{CHECKPOINTS}/{path.name}")
+        if (self.path / MODEL).exists() or mark is not None:
+            self.model_file()
+            checked.append(MODEL)
+        self.journal.read(mark)
+        return [*checked, METRICS] if (self.path / METRICS).exists() else checked
+
+    def _save_best(self, weights: "Mapping[str, Tensor]", step: int) -> None:
+        from concrete_score.training.checkpoints import TensorFile, write
+
+        if self._latest.get("best_step") != step or not (self.path / MODEL).exists():
+            write(self.path / MODEL, TensorFile("model", self.id, step, {}, weights))
+            self._latest["best_step"] = step
+
+    @cached_property
+    def _latest(self) -> dict[str, Any]:
+        """What was last told and written."""
+        return {}
+
+    def _read_checkpoint(self, path: Path) -> "TensorFile":
+        from concrete_score.training.checkpoints import read
+
+        file = read(path, "checkpoint", self.id)
+        if path.name != f"step-{file.step:08d}.safetensors":
+            raise InputError(f"the checkpoint its name says, not of step {file.step}", path.name, where=str(path))
+        return file
+
+
+def create(
+    path: str | Path,
+    *,
+    config: Mapping[str, Any],
+    codec: Mapping[str, Any],
+    data: Mapping[str, Any],
+    seed: int = 0,
+    force: bool = False,
+) -> Run:
+    """Begin a run: its directory and ``run.json``.
+
+    Args:
+        path: a directory that is not there yet, or is empty.
+        config: ``{recipe, training, …}``, all JSON.
+        codec: how data become states; ``{kind, sizes, …}``.
+        data: ``{rows, sha256, …}`` of what it is trained on.
+        force: remove a run that is there.
+
+    Raises:
+        InputError: the directory holds something already and not ``force``, or something that is no run.
+    """
+    folder = Path(path)
+    _make_room(folder, force)
+    info = {
+        "format": FORMAT,
+        "id": uuid4().hex,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": _versions(),
+        "seed": seed,
+        "config": dict(config),
+        "codec": dict(codec),
+        "data": dict(data),
+    }
+    (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+    write_text(folder / RUN, _render({**info, "digest": digest(canonical_json(info))}))
+    return open(folder)
+
+
+def exists(path: str | Path) -> bool:
+    """Whether a run was begun there."""
+    return (Path(path) / RUN).is_file()
+
+
+def open(path: str | Path) -> Run:
+    """Open a run and verify its ``run.json``.
+
+    Raises:
+        InputError: there is none, it is damaged, or of a newer format; the file is named.
+    """
+    file = Path(path) / RUN
+    if not file.is_file():
+        raise InputError("a run directory, with its run.json", "none", where=str(path), fix="make one with csm fit")
+    text = file.read_bytes()
+    try:
+        info = json.loads(text)
+        stated = info["format"]
+        newer = isinstance(stated, int) and stated > FORMAT
+        rest = {key: value for key, value in info.items() if key != "digest"}
+        sound = info["digest"] == digest(canonical_json(rest)) and _render(info).encode() == text
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise _damaged(file) from None
+    if newer:
+        raise InputError(
+            f"a run of format {FORMAT}", f"format {stated}", where=str(file), fix="install a newer concrete-score"
+        )
+    if not sound or stated != FORMAT:
+        raise _damaged(file)
+    return Run(Path(path), info)
+
+
+def train(
+    run: Run,
+    rows: "Tensor",
+    valid: "Tensor | None" = None,
+    *,
+    device: "str | torch.device" = "cpu",
+    show: "Callable[[Event], None]" = lambda event: None,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> "Finished":
+    """Train a run from its newest checkpoint, or from the start, to its end; one process of many writes.
+
+    Args:
+        run: created or opened.
+        rows, valid: training and held-out states, the same as before where it goes on.
+        device: where to train.
+        show: told every event.
+        interrupted: asked between steps; true ends with a checkpoint.
+    """
+    from concrete_score import training
+    from concrete_score.training.processes import rank
+
+    built, snapshot, writes = run.recipe.build(run.space, run.settings), run.checkpoint(), rank() == 0
+    if writes:
+        run.rewind(snapshot)
+    last: Any = None
+    for last in training.train(
+        built.model,
+        built.objective,
+        rows,
+        run.settings,
+        valid,
+        start=snapshot,
+        device=device,
+        interrupted=interrupted,
+    ):
+        if writes:
+            run.record(last)
+        show(last)
+    return last  # type: ignore[no-any-return]
+
+
+def verify(path: str | Path) -> list[str]:
+    """Open a run and check every file of it; their names."""
+    return open(path).verify()
+
+
+def refuse_occupied(path: str | Path) -> None:
+    """Say no before any work is done: a new run needs a new or empty directory."""
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise InputError("a directory", "a file", where=str(folder), fix="choose another --out")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise InputError(
+            "a new run directory",
+            "one that exists",
+            where=str(folder),
+            fix="choose another, go on with --resume, or replace it with --force",
+        )
+
+
+def _make_room(folder: Path, force: bool) -> None:
+    if not force or not folder.is_dir():
+        refuse_occupied(folder)
+        return
+    if not any(folder.iterdir()):
+        return
+    if not exists(folder):
+        raise InputError("a run directory to replace", "one that is no run", str(folder), "choose another --out")
+    # Only what a run is made of is removed, run.json last: until then it is still a run.
+    for file in [*(folder / CHECKPOINTS).glob("*.safetensors"), folder / MODEL, folder / METRICS, folder / RUN]:
+        file.unlink(missing_ok=True)
+
+
+def _versions() -> dict[str, str]:
+    import torch
+
+    return {"concrete_score": __version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def _render(info: Mapping[str, Any]) -> str:
+    return json.dumps(info, indent=1, ensure_ascii=False) + "\n"
+
+
+def _damaged(file: Path) -> InputError:
+    return InputError(
+        "a run.json as it was written", "a damaged one", where=str(file), fix="restore it from a copy, or fit again"
+    )

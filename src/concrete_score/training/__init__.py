@@ -1,0 +1,15 @@
+"""Training: one loop for every model and objective, guarded, resumable, on one process or many."""
+
+from concrete_score.training.enumerated import Enumerated as Enumerated
+from concrete_score.training.events import Checkpoint as Checkpoint
+from concrete_score.training.events import Event as Event
+from concrete_score.training.events import Finished as Finished
+from concrete_score.training.events import Progress as Progress
+from concrete_score.training.events import Validated as Validated
+from concrete_score.training.events import WentBack as WentBack
+from concrete_score.training.guard import Guard as Guard
+from concrete_score.training.loop import fit as fit
+from concrete_score.training.loop import train as train
+from concrete_score.training.proposals import PooledProposal as PooledProposal
+from concrete_score.training.settings import TrainingSettings as TrainingSettings
+from concrete_score.training.state import Snapshot as Snapshot

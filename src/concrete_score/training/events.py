@@ -1,0 +1,73 @@
+"""What a training tells its caller as it goes."""
+
+from dataclasses import dataclass
+
+from concrete_score.training.state import Snapshot
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The mean loss since the last one."""
+
+    step: int
+    loss: float
+    rate: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Validated:
+    """A judgement of the current weights; higher is better."""
+
+    step: int
+    value: float
+    best_step: int
+    best: float
+
+
+@dataclass(frozen=True)
+class WentBack:
+    """The guard returned to the best weights with a smaller rate."""
+
+    step: int
+    to_step: int
+    rate: float
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A moment to save; the snapshot's tensors change with the next step."""
+
+    snapshot: Snapshot
+
+    @property
+    def step(self) -> int:
+        """The snapshot's."""
+        return self.snapshot.step
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The end; unless interrupted, the model now holds its best weights."""
+
+    step: int
+    why: str
+    """``steps``, ``patience``, ``minutes``, ``interrupted`` or ``diverged``."""
+    best_step: int
+    best: float
+    seconds: float
+    message: str = ""
+
+    @property
+    def diverged(self) -> bool:
+        """Ended by the guard."""
+        return self.why == "diverged"
+
+    @property
+    def usable(self) -> bool:
+        """Whether training ever improved on the untrained model."""
+        return self.best_step > 0
+
+
+Event = Progress | Validated | WentBack | Checkpoint | Finished

@@ -1,0 +1,93 @@
+"""The divergence guard: state in, verdict out; it never lets a broken model pass for a good one.
+
+On samples some objectives have no lower bound: with ``f = r²`` (``csm``) or ``f = r log r`` (``score_entropy``) a state
+without data next to one with data feels only the term that pulls its ratio up. The guard watches the loss and the
+validation, says when to go back to the best model with a smaller rate, and when to stop trying.
+"""
+
+from dataclasses import asdict, dataclass, replace
+from math import isfinite
+from typing import Any
+
+EXPLOSION = 1e3
+"""A loss this many times its typical size has exploded."""
+_MEMORY = 0.9
+
+ADVICE = (
+    "csm and score_entropy have no lower bound on samples: try the logistic or ratio_matching objective, "
+    "the denoising objective, mixing a little uniform noise into the data, or self_proposal edges; "
+    "a smaller lr or clip_norm only delays it"
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the guard found: nothing, or why training must go back or stop."""
+
+    reason: str = ""
+
+    @property
+    def fine(self) -> bool:
+        """Nothing is wrong."""
+        return not self.reason
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What the guard remembers; each observation gives the next state and a verdict.
+
+    >>> guard, verdict = Guard().see_loss(1.0)
+    >>> guard, verdict = guard.see_loss(float("nan"))
+    >>> verdict.reason
+    'the loss is not a number'
+    """
+
+    typical: float | None = None
+    """A running mean of the loss's size."""
+    start: float | None = None
+    """The untrained model's validation."""
+    best: float | None = None
+    """The best validation, higher is better."""
+    rollbacks: int = 0
+    """How often training went back."""
+
+    def see_loss(self, loss: float) -> tuple["Guard", Verdict]:
+        """The mean loss since the last look."""
+        if not isfinite(loss):
+            return self, Verdict("the loss is not a number" if loss != loss else "the loss is infinite")
+        size = abs(loss)
+        if self.typical is None:
+            return replace(self, typical=size), Verdict()
+        if size > EXPLOSION * max(self.typical, 1.0):
+            return self, Verdict(f"the loss jumped to {loss:.3g}, from about ±{self.typical:.3g}")
+        return replace(self, typical=_MEMORY * self.typical + (1 - _MEMORY) * size), Verdict()
+
+    def see_validation(self, value: float) -> tuple["Guard", Verdict]:
+        """The validation of the current weights; a cliff is losing all that was ever won, and at least 1."""
+        if not isfinite(value):
+            return self, Verdict("the validation is not a finite number")
+        if self.start is None or self.best is None:
+            return replace(self, start=value, best=value), Verdict()
+        won = max(1.0, self.best - self.start)
+        if self.best - value > won:
+            return self, Verdict(f"the validation fell to {value:.4g}, from {self.best:.4g} at its best")
+        return replace(self, best=max(self.best, value)), Verdict()
+
+    def went_back(self) -> "Guard":
+        """After a return to the best model: the loss's size is learned anew."""
+        return replace(self, rollbacks=self.rollbacks + 1, typical=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return asdict(self)
+
+
+def explain(reason: str, step: int, best_step: int, rollbacks: int) -> str:
+    """Why training ended, and what to try, in plain words.
+
+    >>> explain("the loss is not a number", 900, 500, 3)[:57]
+    'training diverged at step 900: the loss is not a number; '
+    """
+    tried = f"going back with a smaller rate did not help ({rollbacks} times)" if rollbacks else "no retries were left"
+    kept = f"the best model, of step {best_step}, is kept" if best_step else "no model better than the untrained one"
+    return f"training diverged at step {step}: {reason}; {tried}; {kept}; {ADVICE}"

@@ -1,0 +1,253 @@
+"""The training loop: a generator of events, on one process or many.
+
+Step t's rows and draws come from the generators ``(seed, "batch", t)`` and ``(seed, "draws", t)``, made for the whole
+batch and then sliced, so that neither resuming nor more processes change what is drawn.
+"""
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from concrete_score.errors import InputError
+from concrete_score.protocols import Objective
+from concrete_score.randomness import generator
+from concrete_score.training.events import Checkpoint, Event, Finished, Progress, Validated, WentBack
+from concrete_score.training.guard import Verdict, explain
+from concrete_score.training.processes import connect, share
+from concrete_score.training.proposals import proposal_of
+from concrete_score.training.settings import TrainingSettings
+from concrete_score.training.state import Moving, Snapshot
+from concrete_score.training.validation import WITHOUT, Judge, judge_of
+
+
+def train(
+    model: nn.Module,
+    objective: Objective,
+    rows: Tensor,
+    settings: TrainingSettings,
+    valid: Tensor | None = None,
+    *,
+    start: Snapshot | None = None,
+    device: str | torch.device = "cpu",
+    interrupted: Callable[[], bool] = lambda: False,
+) -> Iterator[Event]:
+    """Train a model, telling the caller what happens; the caller saves, shows and decides.
+
+    Args:
+        model: any model the objective accepts; it holds the best weights at the end.
+        objective: draws, then a loss for each row.
+        rows: training states ``(N, D)``, of any integer kind.
+        settings: how.
+        valid: held-out states ``(M, D)``; some training rows stand in where there are none.
+        start: a snapshot to go on from.
+        device: where to train.
+        interrupted: asked between steps; true ends the training with a checkpoint.
+
+    Raises:
+        InputError: the objective refuses the model, or there are no rows, or fewer rows a step than processes.
+
+    >>> from concrete_score import objectives
+    >>> from concrete_score.models import Table
+    >>> from concrete_score.spaces import Space
+    >>> rows = torch.tensor([[0], [0], [0], [1]], dtype=torch.uint8)
+    >>> model = Table(Space((2,)))
+    >>> settings = TrainingSettings(steps=300, lr=0.05, valid_every=100)
+    >>> events = list(train(model, objectives.build("maximum_likelihood", model.space), rows, settings))
+    >>> events[-1].why, round(model.log_density(torch.tensor([1])).exp().item(), 2)
+    ('steps', 0.25)
+    """
+    check = getattr(objective, "check", None)
+    if check is not None:
+        check(model)
+    if not len(rows):
+        raise InputError("at least one training row", "none", where="rows")
+    yield from _Loop(model, objective, rows, settings, valid, start, device, interrupted).events()
+
+
+def fit(model: nn.Module, objective: Objective, rows: Tensor, settings: TrainingSettings, **options: Any) -> Finished:
+    """`train` to the end, in silence."""
+    *_, last = train(model, objective, rows, settings, **options)
+    if not isinstance(last, Finished):
+        raise RuntimeError("training ended without an ending")
+    return last
+
+
+@dataclass(eq=False)
+class Packed:
+    """Draws on their way through wrappers that would otherwise look into, convert or copy them."""
+
+    draws: Any
+
+
+class Loss(nn.Module):
+    """Model and objective as one module, so that a distributed wrapper sees one forward pass."""
+
+    def __init__(self, model: nn.Module, objective: Objective) -> None:
+        super().__init__()
+        self.model, self.objective = model, objective
+
+    def forward(self, packed: Packed, scale: float) -> Tensor:
+        """``scale`` times the summed loss of the rows at hand."""
+        return self.objective.loss(self.model, packed.draws).sum() * scale
+
+
+class _Loop:
+    """One training's fixed parts; all that moves is in `Moving`."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        rows: Tensor,
+        settings: TrainingSettings,
+        valid: Tensor | None,
+        start: Snapshot | None,
+        device: str | torch.device,
+        interrupted: Callable[[], bool],
+    ) -> None:
+        self.fabric = connect(device)
+        self.device, self.world = self.fabric.device, self.fabric.world_size
+        if settings.batch_size < self.world:
+            raise InputError(f"a batch of at least {self.world}, one row a process", str(settings.batch_size))
+        self.objective, self.settings, self.interrupted = objective, settings, interrupted
+        optimizer = torch.optim.Adam(model.parameters(), lr=settings.lr, fused=True)
+        self.loss: Any = Loss(self.fabric.to_device(model), objective)
+        self.optimizer: Any = optimizer
+        self.backward: Callable[[Tensor], None] = torch.autograd.backward
+        if self.world > 1:  # alone, the wrappers would add a tenth to a small step and nothing else
+            self.loss, self.optimizer = self.fabric.setup(self.loss, optimizer)
+            self.backward = self.fabric.backward
+        self.now = Moving(model, optimizer, settings, proposal_of(objective))
+        self.rows = rows.to(self.device)
+        held_out = rows[:WITHOUT] if valid is None or not len(valid) else valid
+        self.judge: Judge = judge_of(model, objective, held_out.to(self.device), settings.seed)
+        self.mine = share(settings.batch_size, self.fabric.global_rank, self.world)
+        self.scale = self.world / settings.batch_size
+        self.resumed = start is not None
+        if start is not None:
+            self.now.restore(start)
+
+    def events(self) -> Iterator[Event]:
+        """Steps, looks, validations and checkpoints, until something ends it."""
+        now, settings = self.now, self.settings
+        self.began = monotonic() - now.seconds
+        if now.ended:
+            yield self._finished()
+            return
+        if not self.resumed:
+            yield from self._validate()
+        saved = monotonic()
+        why = self._ending()
+        while not why:
+            self._step()
+            verdict = Verdict()
+            if now.step % settings.check_every == 0:
+                verdict = yield from self._look()
+            if now.step % settings.valid_every == 0 or now.step == settings.steps:
+                verdict = verdict if not verdict.fine else (yield from self._validate())
+            if not verdict.fine:
+                if now.guard.rollbacks >= settings.retries:
+                    yield from self._finish("diverged", verdict.reason)
+                    return
+                now.go_back()
+                yield WentBack(now.step, now.best_step, now.rate, verdict.reason)
+            why = self._ending()
+            if not why and monotonic() - saved > settings.checkpoint_seconds and self._boundary:
+                yield Checkpoint(self._timed().snapshot())
+                saved = monotonic()
+        yield from self._finish(why)
+
+    def _step(self) -> None:
+        now, settings, t = self.now, self.settings, self.now.step
+        if now.proposal is not None and t % settings.refresh_every == 0 and t != now.proposal.refreshed_at:
+            now.proposal.refresh(now.model, t)
+        index = torch.randint(
+            len(self.rows), (settings.batch_size,), generator=self._generator("batch"), device=self.device
+        )
+        x = self.rows.index_select(0, index).long()
+        draws = self.objective.draw(x, self._generator("draws"), now.model)
+        loss = self.loss(Packed(draws if self.world == 1 else draws.rows(self.mine)), self.scale)
+        self.backward(loss)
+        if settings.clip_norm is not None:
+            nn.utils.clip_grad_norm_(now.parameters, settings.clip_norm)
+        now.optimizer.param_groups[0]["lr"] = now.rate
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        now.losses.append(loss.detach())
+        now.step += 1
+        if now.average is not None:
+            now.follow()
+
+    def _generator(self, stream: str) -> torch.Generator:
+        return generator(self.settings.seed, stream, self.now.step, self.device)
+
+    def _look(self) -> Generator[Event, None, Verdict]:
+        """Read the loss since the last look; every process sees the same number."""
+        now = self.now
+        mean = self._agree(now.window.mean(), "mean")
+        now.losses.clear()
+        now.guard, verdict = now.guard.see_loss(mean)
+        yield Progress(now.step, mean, now.rate, self._timed().seconds)
+        return verdict
+
+    def _validate(self) -> Generator[Event, None, Verdict]:
+        now = self.now
+        value = self.judge(now.judged)
+        before = now.guard.best
+        now.guard, verdict = now.guard.see_validation(value)
+        if verdict.fine and (before is None or value > before):
+            now.keep_best()
+        best = now.guard.best
+        yield Validated(now.step, value, now.best_step, value if best is None else best)
+        return verdict
+
+    def _ending(self) -> str:
+        """Why to stop now, or nothing; processes agree on what clocks and people decide."""
+        now, settings = self.now, self.settings
+        if now.step >= settings.steps:
+            return "steps"
+        if settings.patience is not None and now.step - now.best_step >= settings.patience:
+            return "patience"
+        if not self._boundary:
+            return ""
+        late = settings.minutes is not None and self._timed().seconds >= 60 * settings.minutes
+        wish = 2 if self.interrupted() else 1 if late else 0
+        if self.world > 1:
+            wish = int(self._agree(torch.tensor(wish, device=self.device), "max"))
+        return ("", "minutes", "interrupted")[wish]
+
+    def _agree(self, value: Tensor, how: str) -> float:
+        """One number for all processes."""
+        total: Any = value if self.world == 1 else self.fabric.all_reduce(value, reduce_op=how)
+        return float(total)
+
+    @property
+    def _boundary(self) -> bool:
+        """Whether all processes may be asked something now: between any steps if alone, else at every look."""
+        return self.world == 1 or self.now.step % self.settings.check_every == 0
+
+    def _timed(self) -> Moving:
+        self.now.seconds = monotonic() - self.began
+        return self.now
+
+    def _finish(self, why: str, reason: str = "") -> Iterator[Event]:
+        now = self._timed()
+        if why == "interrupted":
+            yield Checkpoint(now.snapshot())
+            yield self._finished(why)
+            return
+        now.ended = why
+        now.message = explain(reason, now.step, now.best_step, now.guard.rollbacks) if reason else ""
+        yield Checkpoint(now.snapshot())
+        yield self._finished()
+
+    def _finished(self, why: str = "") -> Finished:
+        now = self.now
+        if now.ended:
+            now.model.load_state_dict(now.best)
+        best = float("nan") if now.guard.best is None else now.guard.best
+        return Finished(now.step, why or now.ended, now.best_step, best, now.seconds, now.message)

@@ -1,0 +1,76 @@
+"""One process or many: Lightning Fabric set up so that what the launcher started is what trains, or nothing does."""
+
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from concrete_score.errors import InputError
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+def world_size() -> int:
+    """How many processes the launcher says there are."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def rank() -> int:
+    """This process's number; 0 writes and speaks."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def connect(device: str | torch.device = "cpu") -> "Fabric":
+    """Fabric on the launcher's processes, connected.
+
+    Raises:
+        InputError: several processes were promised but not started by ``torchrun``, or Fabric sees another number.
+    """
+    from lightning_fabric import Fabric
+
+    logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
+    place, world = torch.device(device), world_size()
+    if world == 1:
+        devices: Any = 1 if place.type == "cpu" else [place.index or 0]
+        fabric = Fabric(accelerator=place.type, devices=devices, strategy="auto")
+    else:
+        fabric = _distributed(place, world)
+    fabric.launch()
+    if fabric.world_size != world:
+        raise InputError(
+            f"{world} processes, as the launcher says (WORLD_SIZE)",
+            f"{fabric.world_size}",
+            fix="start all of them with torchrun --nproc-per-node",
+        )
+    return fabric
+
+
+def _distributed(place: torch.device, world: int) -> "Fabric":
+    from lightning_fabric import Fabric
+    from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+
+    if not TorchElasticEnvironment.detect():
+        raise InputError(
+            "processes started by torchrun",
+            f"WORLD_SIZE={world} without it",
+            fix=f"run torchrun --nproc-per-node {world} -m concrete_score …, or unset WORLD_SIZE",
+        )
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", world))
+    return Fabric(
+        accelerator=place.type,
+        devices=here,
+        num_nodes=world // here,
+        strategy="ddp",
+        plugins=[TorchElasticEnvironment()],
+    )
+
+
+def share(total: int, rank: int, world: int) -> slice:
+    """The rows of a batch of ``total`` that a process takes.
+
+    >>> [share(5, rank, 2) for rank in range(2)]
+    [slice(0, 2, None), slice(2, 5, None)]
+    """
+    return slice(total * rank // world, total * (rank + 1) // world)

@@ -1,0 +1,98 @@
+"""Between the states: MALA keeps the triangular-noise density, unadjusted Langevin is biased, less so for small steps."""
+
+import pytest
+import torch
+
+from concrete_score.errors import InputError
+from concrete_score.noise import Triangular
+from concrete_score.samplers import MALA, Langevin
+from concrete_score.targets import pmf, sixteen_categories
+
+CHAINS = 100_000
+
+
+def noisy_points(density, count, generator):
+    noise = Triangular.of(density)
+    return noise.corrupt(density.sample(count, generator), generator)
+
+
+def after(kernel, points, steps, generator):
+    state = kernel.init(points)
+    for _ in range(steps):
+        state, _ = kernel.step(state, generator)
+    return state.x
+
+
+def total_variation(density, points, generator):
+    """Between the clean distribution and the denoised points."""
+    states = Triangular.of(density).denoise(points, generator)
+    share = torch.bincount(density.space.index(states), minlength=density.space.num_states) / len(states)
+    return (share - density.probabilities).abs().sum().item() / 2
+
+
+def cell_z(density, points, cells=4):
+    """The worst z-score among counts in cells of width 1/cells along site 0, against the exact triangular mixture."""
+    lower = torch.arange(-cells, density.space.sizes[0] * cells, dtype=torch.float64) / cells
+    marginal = Triangular.of(density.marginal([0]))
+    # The density is linear between states, so the middle of a cell gives its mass exactly.
+    mass = marginal.log_density((lower + 0.5 / cells)[:, None]).exp() / cells
+    assert mass.sum().item() == pytest.approx(1)
+    seen = torch.bincount(((points[:, 0] - lower[0]) * cells).floor().long(), minlength=len(mass)).double()
+    return ((seen - len(points) * mass) / (len(points) * mass * (1 - mass)).sqrt()).abs().max().item()
+
+
+@pytest.mark.parametrize("max_drift", [0.0, 1.0, 100.0])
+def test_mala_keeps_the_noisy_density(max_drift):
+    p, g = sixteen_categories(), torch.Generator().manual_seed(0)
+    kernel = MALA(Triangular.of(p), step_size=0.5, max_drift=max_drift)
+    points = after(kernel, noisy_points(p, CHAINS, g), 20, g)
+    assert cell_z(p, points) < 4.5  # 68 cells
+    assert total_variation(p, points, g) < 0.01
+
+
+def test_mala_keeps_a_dependent_density_in_two_dimensions():
+    p, g = pmf([[0.4, 0.1, 0.02], [0.03, 0.05, 0.4]]), torch.Generator().manual_seed(0)
+    points = after(MALA(Triangular.of(p), step_size=0.2), noisy_points(p, 40_000, g), 15, g)
+    assert cell_z(p, points) < 4.5
+    assert total_variation(p, points, g) < 0.01
+
+
+def test_unadjusted_langevin_is_biased_and_less_so_with_smaller_steps():
+    p, g = sixteen_categories(), torch.Generator().manual_seed(0)
+    start = noisy_points(p, 20_000, g)
+    # The same time for each step size, so that what differs is the bias of the step.
+    bias = [
+        total_variation(p, after(Langevin(Triangular.of(p), e), start, round(8 / e), g), g) for e in (0.8, 0.2, 0.05)
+    ]
+    noise = 2 * 16**0.5 / 2 / 20_000**0.5
+    assert bias[0] > 0.05
+    assert bias[0] > bias[1] + noise
+    assert bias[1] > bias[2] + noise / 2
+
+
+def test_points_never_leave_the_support_and_clamped_ones_stay():
+    p, g = pmf([[0.4, 0.1, 0.02], [0.03, 0.05, 0.4]]), torch.Generator().manual_seed(0)
+    noise = Triangular.of(p)
+    start = noisy_points(p, 500, g)
+    clamped = torch.rand(500, 2, generator=g) < 0.5
+    for kernel in (Langevin(noise, 0.5), MALA(noise, 0.5)):
+        state = kernel.init(start, clamped)
+        for _ in range(20):
+            state, info = kernel.step(state, g)
+        assert (noise.log_density(state.x) > -torch.inf).all()
+        assert torch.equal(state.x[clamped], start[clamped])
+        assert (state.x != start)[~clamped].double().mean() > 0.9
+        assert info.accepted.shape == (500,)
+
+
+def test_bad_pieces_are_refused_before_any_work():
+    p = pmf([0.5, 0.5])
+    for build in (Langevin, MALA):
+        with pytest.raises(InputError, match="triangular-noise density"):
+            build(p)
+        with pytest.raises(InputError, match="step_size"):
+            build(Triangular.of(p), step_size=-1.0)
+        with pytest.raises(InputError, match="positive probability"):
+            build(Triangular.of(p)).init([[3.0]])
+        with pytest.raises(InputError, match="shape"):
+            build(Triangular.of(p)).init([0.5])

@@ -1,0 +1,75 @@
+"""Every model with every objective it can learn by, small: what one process and several must train alike.
+
+Run as a script, ``python pairs.py OUT`` trains them all and writes their weights; so does ``torchrun … pairs.py OUT``.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+from concrete_score import registry
+from concrete_score.errors import InputError
+from concrete_score.randomness import generator
+from concrete_score.spaces import Space
+from concrete_score.training import TrainingSettings, fit
+from concrete_score.training.processes import rank
+from concrete_score.training.recipe import Recipe
+
+SPACE = Space((2, 3, 2))
+SMALL = {"made": {"hidden": 6}, "mlp": {"hidden": 6}, "energy": {"hidden": [6]}}
+NOISE = {"noise": "categorical", "noise_options": {"weights": [0.8, 0.6]}}
+STEPS, BATCH = 6, 7
+"""A batch that two processes cannot share evenly."""
+
+
+def recipes() -> dict[str, Recipe]:
+    """All that fit together, by name."""
+    found = {}
+    for model in registry.names("models"):
+        for objective in registry.names("objectives"):
+            for edges in (None, "all", "independent", "stratified", "importance", "self_proposal"):
+                noise = NOISE if objective == "denoising" else {}
+                options = {"levels": [1]} if objective == "denoising" and model != "mlp" else {}
+                recipe = Recipe(
+                    model,
+                    objective,
+                    edges,
+                    model_options=SMALL.get(model, {}),
+                    objective_options=options,
+                    **noise,
+                )
+                try:
+                    recipe.resolved().build(SPACE, TrainingSettings(pool=32))
+                except InputError:
+                    continue
+                found[f"{model}-{objective}-{edges}"] = recipe.resolved()
+    return found
+
+
+def rows() -> torch.Tensor:
+    return SPACE.uniform(40, generator(0, "rows")).to(torch.uint8)
+
+
+def train_all(only: str = "") -> dict[str, torch.Tensor]:
+    """The weights of all after a few steps."""
+    weights = {}
+    for name, recipe in recipes().items():
+        if not name.startswith(only):
+            continue
+        settings = TrainingSettings(
+            steps=STEPS, batch_size=BATCH, lr=0.01, valid_every=STEPS, check_every=2, refresh_every=3, pool=32
+        )
+        built = recipe.build(SPACE, settings)
+        fit(built.model, built.objective, rows(), settings)
+        weights |= {f"{name}/{key}": value.clone() for key, value in built.model.state_dict().items()}
+    return weights
+
+
+if __name__ == "__main__":
+    from safetensors.torch import save_file
+
+    torch.set_num_threads(1)
+    trained = train_all()
+    if rank() == 0:
+        save_file(trained, Path(sys.argv[1]))
