@@ -80,7 +80,7 @@ def test_gradients_and_exact_ratios_lead_to_the_same_target_by_different_ways(da
 
 
 def test_adaptation_reaches_its_target_then_freezes():
-    model, g = Ising((12, 12), 0.3), torch.Generator().manual_seed(0)
+    model, g = Ising((8, 8), 0.3), torch.Generator().manual_seed(0)
     for first, target in ((2.0, 0.57), (1e-3, 0.8)):
         kernel = MultiSite(model, step_size=first)
         kernel, state = adapt(kernel, kernel.init(model.space.uniform(32, g)), g, 300, target)
@@ -122,9 +122,9 @@ def test_on_a_large_ising_model_a_multi_site_step_is_worth_thirty_uniform_ones()
     model, g = Ising((30, 30), 0.3), torch.Generator().manual_seed(0)
     kernel = MultiSite(model, 0.05)
     kernel, state = adapt(kernel, kernel.init(model.space.uniform(32, g)), g, 400)
-    many = worse_ess(chains(kernel, state, 4000, 1, model, g)) / 4000
+    many = worse_ess(chains(kernel, state, 2500, 1, model, g)) / 2500
     single = MetropolisHastings(model)
-    one = worse_ess(chains(single, single.init(state.x), 80000, 40, model, g)) / 80000
+    one = worse_ess(chains(single, single.init(state.x), 50000, 50, model, g)) / 50000
     assert many / one > 30
 
 

@@ -69,24 +69,18 @@ def test_independent_draws_are_worth_themselves():
 
 
 def test_the_standard_error_is_honest_for_correlated_chains():
-    # Over many runs the error of the mean, in standard errors, has a spread of one.
+    # Over many groups of four chains the error of the mean, in standard errors, has a spread of one.
     p = pmf([0.1, 0.2, 0.3, 0.4])
     kernel = MetropolisHastings(p, cycle_two_way(p.space), laziness=0.5)
     wanted = (p.probabilities * torch.arange(4)).sum().item()
-    z = []
-    for seed in range(60):
-        g = seeded(seed)
-        s = run(kernel, p.sample(4, g), steps=300, generator=g, statistics={"value": mean}).diagnosis.statistics
-        z.append((s["value"].mean - wanted) / s["value"].standard_error)
-    spread = torch.tensor(z).square().mean().sqrt().item()
-    assert 0.7 < spread < 1.4
+    g = seeded()
+    draws = run(kernel, p.sample(400, g), steps=300, generator=g, diagnose=False).draws[..., 0].double()
+    groups = [summarize(trace) for trace in draws.split(4, 1)]
+    spread = torch.tensor([(s.mean - wanted) / s.standard_error for s in groups]).square().mean().sqrt().item()
+    assert 0.8 < spread < 1.25
 
 
 def test_stuck_chains_are_told_in_plain_words():
-    p = pmf([0.5 - 5e-10, 1e-9, 0.5 - 5e-10])
-    kernel = MetropolisHastings(p, hamming(p.space).symmetrized())
-    d = run(kernel, [[0], [2]], steps=200, generator=seeded(), statistics={"value": mean}).diagnosis
-    assert d.mixed or d.warnings  # complete on one site: it does move
     line = MetropolisHastings(pmf([0.5 - 5e-10, 1e-9, 0.5 - 5e-10, 0.0]), cycle_two_way(Space((4,))))
     d = run(line, [[0], [2]], steps=200, generator=seeded(), statistics={"value": mean}).diagnosis
     assert not d.mixed
@@ -132,9 +126,10 @@ def test_bad_numbers_are_refused_before_any_step():
         run(kernel, 1, steps=10, generator=g)
     with pytest.raises(InputError, match="at least 4 draws"):
         run(kernel, 4, steps=10, thin=5, generator=g)
+    p = pmf([0.5, 0.5])
+    scores_only = MetropolisHastings(DensityScore(p, hamming(p.space)))
     with pytest.raises(InputError, match="statistic to watch"):
-        p = pmf([0.5, 0.5])
-        run(MetropolisHastings(DensityScore(p, hamming(p.space))), 4, steps=10, generator=g)
+        run(scores_only, 4, steps=10, generator=g)
     with pytest.raises(InputError, match="at least 1 chain"):
         stream(kernel, 0, steps=3, generator=g)
     with pytest.raises(InputError, match="value from 0 to 1"):  # at once, not at the first draw
@@ -160,6 +155,6 @@ def test_a_thousand_chains_of_784_sites_run_in_constant_memory():
     start = model.space.uniform(1024, g)
     for draw in stream(kernel, start, steps=1000, thin=200, generator=g, clamped=clamped):
         peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-    assert draw.step == 1000
-    assert torch.equal(draw.state.x[:, :100], start[:, :100])
+        assert torch.equal(draw.state.x[:, :100], start[:, :100])
+    assert len(peaks) == 5
     assert peaks[-1] - peaks[0] < 20_000  # kilobytes

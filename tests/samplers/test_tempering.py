@@ -58,9 +58,8 @@ def test_impossible_states_stay_out_of_all_copies():
 def test_annealing_over_noise_levels_ends_at_the_last_models_distribution():
     p, g = two_modes(), torch.Generator().manual_seed(0)
     noise = categorical(p.space, [0.95, 0.6, 0.2])
-    noisy = []
-    for level in range(noise.num_levels):
-        noisy.append(pmf(p.probabilities @ noise.site_log_prob(level, 0).exp()))
+    levels = range(noise.num_levels)
+    noisy = [pmf(p.probabilities @ noise.site_log_prob(level, 0).exp()) for level in levels]
     kernels = [moves_on_the_cycle(each) for each in reversed(noisy)]
     x = anneal(kernels, p.space.uniform(4000, g), 60, g).x
     share = (x == 5).double().mean().item()

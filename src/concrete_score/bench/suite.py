@@ -15,6 +15,7 @@ FIGURES = {
     "train_table": "concrete_score.bench.training:step_of_table",
     "train_made": "concrete_score.bench.training:step_of_made",
     "checkpoint": "concrete_score.bench.training:checkpoint_share",
+    "tables": "concrete_score.bench.tables:load_over_pandas",
 }
 
 

@@ -1,15 +1,18 @@
 """Parquet files, and NumPy's ``.npy`` and ``.npz``; nothing is ever unpickled."""
 
 import io
+import os
+import subprocess
+import sys
 import warnings
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import polars as pl
 
-from concrete_score.data.columns import column_of
-from concrete_score.data.frame import Array, Form, Frame, unique_names
-from concrete_score.data.native import frame_of_array
+from concrete_score.data.frame import Array, Form, Frame
+from concrete_score.data.native import as_frame, frame_of_array
 from concrete_score.errors import InputError
 
 
@@ -19,29 +22,25 @@ def read_parquet(source: Path | bytes, where: str) -> Frame:
     Raises:
         InputError: not Parquet, damaged, or a column that holds lists, structures or bytes.
     """
-    data = source if isinstance(source, bytes) else source.read_bytes()
+    if isinstance(source, bytes):
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "table.parquet"
+            path.write_bytes(source)
+            return read_parquet(path, where)
+    data = source.read_bytes()
     if len(data) < 12 or data[:4] != b"PAR1" or data[-4:] != b"PAR1":
         raise InputError("a Parquet file", "an empty file" if not data else "other bytes", where=where, fix=_WHOLE)
+    if reason := _probe(source):
+        raise InputError("a Parquet file", f"a damaged one ({reason})", where=where, fix=_WHOLE)
     try:
-        table = pl.read_parquet(io.BytesIO(data), glob=False, use_statistics=False, hive_partitioning=False)
+        table = pl.read_parquet(io.BytesIO(data), use_statistics=False, hive_partitioning=False)
     # A damaged file can stop polars in many ways; its panic is not even an Exception.
     except (Exception, pl.exceptions.PanicException) as error:
         raise InputError("a Parquet file", f"a damaged one ({_reason(error)})", where=where, fix=_WHOLE) from None
-    return frame_of_polars(table, Form("parquet"), where)
-
-
-def frame_of_polars(table: pl.DataFrame, form: Form, where: str) -> Frame:
-    """Any polars frame as a table."""
-    unique_names(table.columns, where)
-    if not table.width or not table.height:
-        raise InputError(
-            "a table with rows and columns", f"{table.height} rows and {table.width} columns", where=where
-        )
     try:
-        columns = tuple(column_of(series, where) for series in table)
+        return Frame(as_frame(table, where).columns, Form("parquet"), where)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise InputError("columns of categories", _reason(error), where=where) from None
-    return Frame(columns, form, where)
+        raise InputError("columns of categories", _reason(error), where=where, fix=_WHOLE) from None
 
 
 def read_npy(source: Path | bytes, where: str) -> Frame:
@@ -52,6 +51,23 @@ def read_npy(source: Path | bytes, where: str) -> Frame:
 def read_npz(source: Path | bytes, where: str) -> Frame:
     """The array ``x`` of an archive, or its only one ``(N, D)``; columns are called x0, x1, …"""
     return _frame(_load(source, where), "npz", where)
+
+
+def _probe(path: Path) -> str:
+    """Why a Parquet file cannot be decoded, or nothing.
+
+    A damaged page can ask for more memory than there is, and then the whole process ends, not only the call; so
+    another process goes first.
+    """
+    told = subprocess.run(
+        [sys.executable, "-c", _PROBE, os.fspath(path)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    words = told.stdout.decode(errors="replace").split()
+    return "" if told.returncode == 0 else " ".join(words)[:120] or "its pages contradict one another"
 
 
 def _frame(array: Array, kind: str, where: str) -> Frame:
@@ -91,3 +107,12 @@ def _reason(error: BaseException) -> str:
 
 
 _WHOLE = "check that the copy is whole and its ending is right"
+_PROBE = """
+import io, sys
+import polars as pl
+try:
+    with open(sys.argv[1], "rb") as file:
+        pl.read_parquet(io.BytesIO(file.read()), use_statistics=False, hive_partitioning=False)
+except BaseException as error:
+    sys.exit(print(str(error)) or 3)
+"""

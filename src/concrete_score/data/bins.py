@@ -1,5 +1,7 @@
 """Quantile bins: a column of numbers cut into ranges that hold about equally many rows."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from concrete_score.data.frame import Array
@@ -57,7 +59,7 @@ def edges_label(edges: tuple[float, ...]) -> tuple[str, ...]:
     ('[0, 0.5)', '[0.5, 3]')
     """
     words = [_short(edge) for edge in edges]
-    pairs = list(zip(words, words[1:], strict=False))
+    pairs = list(pairwise(words))
     return tuple(f"[{low}, {high}{']' if at == len(pairs) - 1 else ')'}" for at, (low, high) in enumerate(pairs))
 
 

@@ -43,11 +43,11 @@ def first_record(view: Buffer, separator: str, where: str) -> list[str]:
     """The cells of the first line; a quoted cell may run over several."""
     head = view[:_HEAD]
     text = head.decode("utf-8-sig", errors="ignore" if len(head) == _HEAD else "surrogateescape")
-    if any("\ud800" <= letter <= "\udfff" for letter in text.partition("\n")[0]):
+    cells = next(_records(text, separator, where), [])
+    if any("\ud800" <= letter <= "\udfff" for cell in cells for letter in cell):
+        # Not UTF-8: this says where.
         decode(view[:], where)
-    for cells in _records(text, separator, where):
-        return cells
-    return []
+    return cells
 
 
 def read_carefully(data: bytes, names: Sequence[str], separator: str, header: bool, where: str) -> list[Column]:

@@ -1,7 +1,7 @@
 """The way between a person's table and states: one site a column."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from concrete_score.data.bins import quantile_edges
 from concrete_score.data.frame import Array, Form, Frame, narrow
 from concrete_score.data.meaning import Meaning, understand
-from concrete_score.data.native import as_frame
+from concrete_score.data.native import as_frame, form_from_json
 from concrete_score.data.options import MISSING, UNKNOWN, TableOptions, check_choice
 from concrete_score.data.refusals import refuse_blanks, refuse_columns
 from concrete_score.data.sites import BLANK, Bins, Categories, Site, site_from_json
@@ -70,7 +70,7 @@ class TableCodec:
         options = options or TableOptions()
         frame = options.chosen(as_frame(data))
         limit = options.max_categories
-        meanings = {column.name: understand(column, options.na, limit) for column in frame.columns}
+        meanings = {column.name: understand(column, options.na, limit, frame.typed) for column in frame.columns}
         refuse_columns(frame, meanings, options)
         if options.missing == "refuse":
             counts = {name: meaning.blanks for name, meaning in meanings.items()}
@@ -138,7 +138,8 @@ class TableCodec:
         Raises:
             InputError: no such column or value, or two values for one column.
 
-        >>> codec = TableCodec((Categories("a=b", "text", ("x", "y")), Categories("a", "text", ("b=x", "z"))), Form("csv"))
+        >>> sites = Categories("a=b", "text", ("x", "y")), Categories("a", "text", ("b=x", "z"))
+        >>> codec = TableCodec(sites, Form("csv"))
         >>> codec.given(["a=b=x"])
         {0: 0}
         """
@@ -187,9 +188,8 @@ class TableCodec:
         if not isinstance(value, Mapping) or value.get("kind") != "table":
             came = repr(value.get("kind")) if isinstance(value, Mapping) else type(value).__name__
             raise InputError("'table'", came, where=f"{where}.kind")
-        form, na, columns = value.get("form"), value.get("na", []), value.get("columns")
-        if not isinstance(form, Mapping) or not all(isinstance(form.get(key), str) for key in ("kind", "dtype")):
-            raise InputError("a kind and a dtype", repr(form)[:60], where=f"{where}.form")
+        form = form_from_json(value.get("form"), f"{where}.form")
+        na, columns = value.get("na", []), value.get("columns")
         if not isinstance(na, list) or not all(isinstance(word, str) for word in na):
             raise InputError("a list of texts", repr(na)[:60], where=f"{where}.na")
         if not isinstance(columns, list) or not columns:
@@ -197,7 +197,7 @@ class TableCodec:
         sites = tuple(site_from_json(each, f"{where}.columns[{d}]") for d, each in enumerate(columns))
         if len({site.name for site in sites}) < len(sites):
             raise InputError("a different name for every column", "the same name twice", where=f"{where}.columns")
-        return cls(sites, Form(form["kind"], form["dtype"]), tuple(na), bool(value.get("named", True)))
+        return cls(sites, form, tuple(na), bool(value.get("named", True)))
 
     def _matched(self, frame: Frame) -> Frame:
         """The frame's columns in the order of the sites: by name, or by place where it has no names."""
@@ -265,8 +265,3 @@ def _any_row(masks: Mapping[int, Array], rows: int) -> Array:
     for mask in masks.values():
         found |= mask
     return found
-
-
-def with_form(codec: TableCodec, form: Form) -> TableCodec:
-    """The same codec, decoding into another form."""
-    return replace(codec, form=form)

@@ -103,6 +103,11 @@ class Frame:
         return tuple(column.name for column in self.columns)
 
     @property
+    def typed(self) -> bool:
+        """Whether text is known to be text; in a file of letters alone, it may mean numbers."""
+        return self.form.kind not in ("csv", "tsv", "data")
+
+    @property
     def num_rows(self) -> int:
         """N."""
         return len(self.columns[0]) if self.columns else 0

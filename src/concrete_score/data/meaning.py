@@ -16,7 +16,7 @@ Value = str | int | bool
 TEXT, INTEGER, BOOLEAN, NUMBER = "text", "integer", "boolean", "number"
 
 # No leading zeros: 007 is a name. A fraction of zeros is how some programs write whole numbers beside blanks.
-_INTEGER = r"^-?(0|[1-9][0-9]{0,17})(\.0*)?$"
+_INTEGER = r"^-?(0|[1-9][0-9]*)(\.0*)?$"
 _NUMBER = r"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
 
@@ -28,9 +28,10 @@ class Meaning:
     Args:
         kind: ``text``, ``integer``, ``boolean`` or ``number``.
         values: the distinct values as that kind, ascending; empty for numbers.
-        distinct: how many there are.
+        distinct: how many there are; -1 for numbers nobody counted.
         blanks: how many cells are blank.
-        numbers: every cell as a number, NaN where blank, if all others are numbers ``(N,)``; computed when asked.
+        column: the column itself.
+        na: the texts taken for blank.
     """
 
     kind: str
@@ -50,8 +51,10 @@ class Meaning:
         return cell_numbers(self.column, self.na)
 
 
-def understand(column: Column | Numbers, na: Sequence[str] = (), limit: int = 2**62) -> Meaning:
+def understand(column: Column | Numbers, na: Sequence[str] = (), limit: int = 2**62, typed: bool = False) -> Meaning:
     """The meaning of a column, its cells in ``na`` taken for blank; values beyond ``limit`` are only counted.
+
+    Text means numbers where all of it reads so, unless the column is ``typed``: known to be text.
 
     >>> understand(Column("a", pl.Series(["10", "9", "NA"]), np.array([0, 1, 2], np.uint8)), ["NA"]).values
     (9, 10)
@@ -65,7 +68,7 @@ def understand(column: Column | Numbers, na: Sequence[str] = (), limit: int = 2*
     if blank.any():
         blanks = int(column.counts()[np.append(blank, True)].sum())
     known = column.values.filter(pl.Series(~blank)) if blank.any() else column.values
-    kind = _kind(known)
+    kind = TEXT if typed and known.dtype == pl.String else _kind(known)
     values = () if kind == NUMBER or len(known) > limit else _plain(known, kind)
     return Meaning(kind, values, len(values) or len(known), blanks, column, words)
 
@@ -118,7 +121,8 @@ def _kind(values: pl.Series) -> str:
     if not len(values):
         return TEXT
     if values.str.contains(_INTEGER).all():
-        return INTEGER
+        whole = values.str.replace(r"\.0*$", "").cast(pl.Int64, strict=False)
+        return TEXT if whole.null_count() else INTEGER
     if not values.str.contains(_NUMBER).all():
         return TEXT
     numbers = value_numbers(values)
@@ -138,7 +142,9 @@ def _plain(values: pl.Series, kind: str) -> tuple[Value, ...]:
 def _integer(value: Any) -> int | None:
     if isinstance(value, str):
         if re.match(_INTEGER, value):
-            return int(value.partition(".")[0])
+            digits = value.partition(".")[0]
+            # No 64-bit number is longer, and Python refuses to read very long ones.
+            return int(digits) if len(digits) <= 20 else None
         if not re.match(_NUMBER, value):
             return None
         value = float(value)

@@ -1,5 +1,6 @@
 """Tables in Python: numpy arrays and data frames of any library narwhals knows, in and out in the same kind."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from concrete_score.errors import InputError
 
 _ARRAYS = ("numpy", "npy", "npz")
 _FILES = ("csv", "tsv", "data", "parquet")
+_LIBRARIES = ("polars", "pandas", "pyarrow", "modin", "cudf")
 
 
 def as_frame(data: Any, where: str = "data") -> Frame:
@@ -36,7 +38,7 @@ def as_frame(data: Any, where: str = "data") -> Frame:
         names = [str(name) for name in table.columns]
         unique_names(names, where)
         series = [_series(table[:, d], name) for d, name in enumerate(names)]
-        return _frame_of_series(series, Form(table.implementation.value), where)
+        return _frame_of_series(series, Form(_library(table)), where)
     try:
         array = np.asarray(data)
     except (ValueError, TypeError, RuntimeError) as error:
@@ -56,11 +58,12 @@ def frame_of_array(array: Array, where: str) -> Frame:
         raise InputError("an array of integers, booleans or text", f"{array.dtype}", where=where)
     try:
         columns = tuple(_array_column(array[:, d], f"x{d}") for d in range(array.shape[1]))
-    except (ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+    # Letters beyond Unicode make Python itself complain.
+    except (ValueError, OverflowError, SystemError, pl.exceptions.PolarsError) as error:
         raise InputError(
             "an array of integers, booleans or text", " ".join(str(error).split())[:120], where=where
         ) from None
-    return Frame(columns, Form("numpy", array.dtype.str if array.dtype.kind != "U" else "U"), where, named=False)
+    return Frame(columns, Form("numpy", _dtype(array)), where, named=False)
 
 
 def to_native(frame: Frame) -> Any:
@@ -77,7 +80,22 @@ def to_native(frame: Frame) -> Any:
         series.name: series.to_list() if series.null_count() or series.dtype == pl.String else series.to_numpy()
         for series in table
     }
-    return nw.from_dict(columns, backend=kind).to_native()
+    backend: Any = kind
+    return nw.from_dict(columns, backend=backend).to_native()
+
+
+def form_from_json(value: Any, where: str) -> Form:
+    """A form from plain values; only kinds this library knows, so that no name leads to foreign code.
+
+    Raises:
+        InputError: another kind, or not a kind of array.
+    """
+    kind, dtype = (value.get("kind"), value.get("dtype")) if isinstance(value, dict) else (None, None)
+    if kind not in (*_ARRAYS, *_FILES, *_LIBRARIES) or not isinstance(dtype, str):
+        raise InputError("the form of a table", repr(value)[:60], where=where)
+    if dtype and not re.fullmatch(r"U|\|O|\|b1|[<>|][iuf][1248]", dtype):
+        raise InputError("a kind of array", repr(dtype)[:60], where=f"{where}.dtype")
+    return Form(kind, dtype)
 
 
 def to_array(frame: Frame) -> Array:
@@ -102,6 +120,17 @@ def _frame_of_series(series: list[pl.Series], form: Form, where: str) -> Frame:
         rows = len(series[0]) if series else 0
         raise InputError("a table with rows and columns", f"{rows} rows and {len(series)} columns", where=where)
     return Frame(tuple(column_of(each, where) for each in series), form, where)
+
+
+def _dtype(array: Array) -> str:
+    kind = array.dtype.kind
+    # Wider floats than NumPy's common ones come back as float64.
+    return "U" if kind == "U" else "<f8" if kind == "f" and array.dtype.itemsize > 8 else array.dtype.str
+
+
+def _library(table: Any) -> str:
+    name = table.implementation.value
+    return name if name in _LIBRARIES else "polars"
 
 
 def _series(series: Any, name: str) -> pl.Series:

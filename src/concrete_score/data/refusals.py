@@ -38,9 +38,7 @@ def refuse_blanks(frame: Frame, counts: Mapping[str, int], fix: str) -> None:
         worst = sorted(counts.items(), key=lambda item: -item[1])
         named = [f"{name!r}: {count}" for name, count in worst if count]
         more = f" and {len(named) - 5} more columns" if len(named) > 5 else ""
-        raise InputError(
-            "no blank cells", f"{total} ({', '.join(named[:5])}{more})", where=frame.where, fix=fix
-        )
+        raise InputError("no blank cells", f"{total} ({', '.join(named[:5])}{more})", where=frame.where, fix=fix)
 
 
 def _fault(name: str, meaning: Meaning, frame: Frame, options: TableOptions) -> tuple[str, str] | None:
@@ -63,7 +61,7 @@ def _one(meanings: Mapping[str, Meaning]) -> str:
 
 
 def _separator_hint(frame: Frame) -> str:
-    name = frame.names[0] if len(frame.columns) == 1 else ""
+    name = frame.names[0].strip() if len(frame.columns) == 1 else ""
     for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars"), (" ", "spaces")):
         if mark in name:
             return f"its cells seem parted by {word}: part them by commas"

@@ -71,8 +71,7 @@ class Categories:
             cells = np.full(len(column), len(distinct))
             cells[~np.isnan(column.numbers)] = codes
             column = Column(column.name, pl.Series(distinct), cells)
-        table = np.append(self.lookup(column.values, na), self.blank_place)
-        return np.take(_smallest(table), column.codes)
+        return _looked_up(self.lookup(column.values, na), self.blank_place, column.codes)
 
     def decode(self, codes: Array) -> Column:
         """The column of these values."""
@@ -134,8 +133,7 @@ class Bins:
         if isinstance(column, Numbers):
             numbers = cell_numbers(column, na)
             return np.where(np.isnan(numbers), self.blank_place, cut(numbers, self.edges))
-        table = np.append(self.lookup(column.values, na), self.blank_place)
-        return np.take(_smallest(table), column.codes)
+        return _looked_up(self.lookup(column.values, na), self.blank_place, column.codes)
 
     def decode(self, codes: Array) -> Column:
         """The column of these ranges' labels."""
@@ -182,10 +180,15 @@ def _checked_edges(edges: Any, where: str) -> tuple[float, ...]:
     return tuple(float(edge) for edge in edges)
 
 
-def _smallest(table: Array) -> Array:
-    """A look-up table in the fewest bytes that hold its values; most have no negative ones."""
+def _looked_up(places: Array, blank: int, codes: Array) -> Array:
+    """Each code's place; codes that already are their places stay as they are."""
+    count = len(places)
+    if np.array_equal(places, np.arange(count)) and (blank == count or not (codes == count).any()):
+        return codes
+    table = np.append(places, blank)
     for kind in (np.int8, np.uint8, np.int16, np.int32):
         bounds = np.iinfo(kind)
         if bounds.min <= table.min() and table.max() <= bounds.max:
-            return table.astype(kind)
-    return table
+            table = table.astype(kind)
+            break
+    return np.take(table, codes)

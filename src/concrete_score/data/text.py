@@ -10,6 +10,7 @@ import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -22,6 +23,7 @@ from concrete_score.errors import InputError
 _SAMPLE = 1024
 _BLOCK = 2**20
 Buffer = bytes | mmap.mmap
+Kinds = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -80,13 +82,13 @@ def _read_fast(
     # Whatever stops the quick reader, the careful one says better.
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, OverflowError):
         return None
-    if not len(table) or any(series.null_count() for series in table):
+    if not len(table):
         return None
     columns = [_column(series, name) for series, name in zip(table, names, strict=True)]
     return columns if _adds_up(view, layout, names, table, columns) else None
 
 
-def _scan(source: str | bytes, layout: Layout, kinds: "pl.Schema", skipped: int, rows: int | None = None) -> pl.DataFrame:
+def _scan(source: str | bytes, layout: Layout, kinds: Kinds, skipped: int, rows: int | None = None) -> pl.DataFrame:
     return pl.read_csv(
         source,
         has_header=False,
@@ -94,26 +96,25 @@ def _scan(source: str | bytes, layout: Layout, kinds: "pl.Schema", skipped: int,
         schema=kinds,
         separator=layout.separator,
         empty_string_is_null=False,
+        # Cells that lack are counted afterwards; polars' own guess of the width errs on quoted cells.
+        missing_columns="insert",
         glob=False,
         n_rows=rows,
     )
 
 
-def _kinds(source: str | bytes, layout: Layout, count: int, skipped: int) -> "pl.Schema":
-    """Categories for columns that repeat themselves; text for those that seem not to, where a dictionary is a burden."""
-    text = pl.Schema({f"x{d}": pl.String() for d in range(count)})
+def _kinds(source: str | bytes, layout: Layout, count: int, skipped: int) -> Kinds:
+    """Categories for columns that repeat themselves; text for those that do not, where a dictionary is a burden."""
+    text = {f"x{d}": pl.String() for d in range(count)}
     sample = _scan(source, layout, text, skipped, _SAMPLE)
     shared = pl.Categorical(pl.Categories.random())
-    return pl.Schema(
-        {series.name: pl.String() if series.n_unique() > _SAMPLE // 2 else shared for series in sample},
-    )
+    return {series.name: pl.String() if series.n_unique() > _SAMPLE // 2 else shared for series in sample}
 
 
 def _column(series: pl.Series, name: str) -> Column | Numbers:
     if series.dtype == pl.String:
         numbers = series.cast(pl.Float64, strict=False)
-        blank = series == ""
-        known = numbers.filter(~blank)
+        known = numbers.filter(series.is_not_null() & (series != ""))
         # Whole numbers stay text here, for 007 is a name; of fractions nothing is lost.
         if not known.null_count() and known.is_finite().all() and (known != known.floor()).any():
             return Numbers(name, numbers.fill_null(float("nan")).to_numpy())

@@ -4,17 +4,16 @@ import gzip
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 import numpy as np
-import polars as pl
 
-from concrete_score.data.frame import Form, Frame
+from concrete_score.data.frame import Array, Form, Frame
 from concrete_score.data.native import to_array
 from concrete_score.errors import InputError
 from concrete_score.files import atomic, refuse_existing
 
-Writer = Callable[[Frame, BinaryIO], None]
+Writer = Callable[[Frame, Any], None]
 
 
 def write_table(frame: Frame, path: str | Path, *, force: bool = False) -> None:
@@ -24,7 +23,8 @@ def write_table(frame: Frame, path: str | Path, *, force: bool = False) -> None:
         InputError: the path exists and ``force`` is false, or its ending is unknown.
 
     >>> from tempfile import TemporaryDirectory
-    >>> from concrete_score.data import as_frame, read_file
+    >>> import polars as pl
+    >>> from concrete_score.data import as_frame
     >>> with TemporaryDirectory() as folder:
     ...     write_table(as_frame(pl.DataFrame({"a": ["no", None], "b": [1, 2]})), f"{folder}/out.csv")
     ...     Path(f"{folder}/out.csv").read_text()
@@ -37,7 +37,7 @@ def write_table(frame: Frame, path: str | Path, *, force: bool = False) -> None:
         if packed:
             # No time stamp: equal tables are equal files.
             with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as inner:
-                writer(frame, inner)  # type: ignore[arg-type]
+                writer(frame, inner)
         else:
             writer(frame, file)
 
@@ -74,31 +74,31 @@ def writer_for(path: Path, form: Form) -> tuple[Writer, bool]:
     )
 
 
-def _csv(frame: Frame, file: BinaryIO, separator: str = ",", header: bool = True) -> None:
+def _csv(frame: Frame, file: Any, separator: str = ",", header: bool = True) -> None:
     frame.to_polars().write_csv(file, separator=separator, include_header=header)
 
 
-def _tsv(frame: Frame, file: BinaryIO) -> None:
+def _tsv(frame: Frame, file: Any) -> None:
     _csv(frame, file, separator="\t")
 
 
-def _data(frame: Frame, file: BinaryIO) -> None:
+def _data(frame: Frame, file: Any) -> None:
     _csv(frame, file, header=False)
 
 
-def _parquet(frame: Frame, file: BinaryIO) -> None:
+def _parquet(frame: Frame, file: Any) -> None:
     frame.to_polars().write_parquet(file)
 
 
-def _npy(frame: Frame, file: BinaryIO) -> None:
+def _npy(frame: Frame, file: Any) -> None:
     np.save(file, _plain(frame), allow_pickle=False)
 
 
-def _npz(frame: Frame, file: BinaryIO) -> None:
+def _npz(frame: Frame, file: Any) -> None:
     np.savez_compressed(file, x=_plain(frame))
 
 
-def _plain(frame: Frame) -> "np.ndarray":
+def _plain(frame: Frame) -> Array:
     return to_array(Frame(frame.columns, Form("npy", frame.form.dtype), frame.where, frame.named))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from concrete_score.bench.checks import Check
-from concrete_score.data import read, sizes
+from concrete_score.data import arrays
 from concrete_score.experiments.result import Findings, Settings
 from concrete_score.objectives import build
 from concrete_score.randomness import generator
@@ -24,8 +24,8 @@ DATA = "nltcs"
 
 def run(settings: Settings) -> Findings:
     """One guarded training, and what it told on the way."""
-    rows, valid, test = (read(f"{DATA}:{split}") for split in ("train", "valid", "test"))
-    space = Space(sizes(rows, valid, test))
+    rows, valid, test = (arrays.read(f"{DATA}:{split}") for split in ("train", "valid", "test"))
+    space = Space(arrays.sizes(rows, valid, test))
     model: Any = load("models", "made")(space, generator=generator(settings.seed, "weights"))
     objective = build("csm", space, edges="all")
     how = TrainingSettings(

@@ -28,5 +28,7 @@ from concrete_score.likelihood.reverse_ais import reverse_ais as reverse_ais
 from concrete_score.likelihood.sandwich import sandwich as sandwich
 from concrete_score.likelihood.schedules import Schedule as Schedule
 from concrete_score.likelihood.schedules import linear as linear
+from concrete_score.likelihood.tuned import TunedMultiSite as TunedMultiSite
+from concrete_score.likelihood.tuned import tune as tune
 from concrete_score.likelihood.weights import LogMean as LogMean
 from concrete_score.likelihood.weights import log_mean as log_mean

@@ -62,18 +62,18 @@ class EnumeratedAnnealing:
         """``log Z``."""
         return self.log_densities[-1].logsumexp(0)
 
-    def ais_moment(self, power: float = 1.0) -> Tensor:
+    def ais_moment(self, power: int | float = 1.0) -> Tensor:
         """``E[w^power]`` of an AIS chain; Z for power 1."""
         measure = self.log_densities[0].exp()
         for log_ratio, forward in zip(self._log_ratios, self._matrices(), strict=True):
             measure = (measure * (power * log_ratio).exp()) @ forward
         return measure.sum()
 
-    def reverse_moment(self, power: float = 1.0) -> Tensor:
+    def reverse_moment(self, power: int | float = 1.0) -> Tensor:
         """``E[w^-power]`` of a reverse chain from an exact sample; 1/Z for power 1."""
         return self._target @ self._descent(power)
 
-    def raise_moment(self, power: float = 1.0) -> PerStateTable:
+    def raise_moment(self, power: int | float = 1.0) -> PerStateTable:
         """``E[w(x)^power]`` of a RAISE chain from every state ``(S,)``; ``p_ann`` for power 1."""
         return (power * self.log_densities[-1]).exp() * self._descent(power)
 
@@ -107,7 +107,7 @@ class EnumeratedAnnealing:
             marginals.append(marginals[-1] @ forward)
         return marginals
 
-    def _descent(self, power: float) -> Tensor:
+    def _descent(self, power: int | float) -> Tensor:
         """``E[Π_k r_k(x_{k-1})^-power | x_K = x]`` ``(S,)``, from the bottom up."""
         value = torch.ones_like(self.log_densities[0])
         for log_ratio, backward in zip(self._log_ratios, self._matrices(backward=True), strict=True):

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from concrete_score.errors import InputError
 from concrete_score.neighborhoods import Product, SiteRule
-from concrete_score.shapes import States
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +42,9 @@ class Hops:
         counts = self._counts[list(self.order)]
         return torch.arange(len(self.site)) - torch.repeat_interleave(counts.cumsum(0) - counts, counts)
 
-    def edges(self, x: States) -> tuple[States, Tensor, Bool[Tensor, "rows hops"]]:
+    def edges(
+        self, x: Int[Tensor, "rows sites"]
+    ) -> tuple[Int[Tensor, "rows hops sites"], Int[Tensor, "rows hops"], Bool[Tensor, "rows hops"]]:
         """For states ``(N, D)``: the hops' starts ``(N, T, D)``, their slots ``(N, T)``, and which are needed."""
         site, rank = self.site.to(x.device), self.rank.to(x.device)
         walk = self._walk(x)

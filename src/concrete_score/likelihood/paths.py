@@ -46,7 +46,7 @@ class PathDensity:
     tensor([1.0000, 2.0000, 3.0000, 4.0000], dtype=torch.float64)
     """
 
-    model: ScoreModel
+    model: Any
     reference: Any = None
     order: Sequence[int] | None = field(default=None)
 
@@ -70,7 +70,8 @@ class PathDensity:
     @property
     def space(self) -> Space:
         """The neighborhood's."""
-        return self.model.neighborhood.space
+        space: Space = self.model.neighborhood.space
+        return space
 
     @property
     def normalized(self) -> bool:
@@ -115,7 +116,7 @@ class PathSpread(NamedTuple):
 
 @torch.no_grad()
 def path_spread(
-    model: ScoreModel, x: States, generator: torch.Generator, orders: int = 4, reference: Any = None
+    model: Any, x: States, generator: torch.Generator, orders: int = 4, reference: Any = None
 ) -> PathSpread:
     """The standard deviation of `PathDensity` over random orders of the sites, for each row ``(N, D)``.
 

@@ -13,8 +13,9 @@ from concrete_score.likelihood.bases import uniform
 from concrete_score.likelihood.kernels import KernelFactory, default_kernel
 from concrete_score.likelihood.pilot import pilot
 from concrete_score.likelihood.rbm import RBMPath
-from concrete_score.likelihood.schedules import check_count, linear
-from concrete_score.protocols import DensityModel, Samplable
+from concrete_score.likelihood.schedules import Schedule, check_count, linear
+from concrete_score.likelihood.tuned import relaxable, tune
+from concrete_score.protocols import Samplable
 from concrete_score.shapes import States
 from concrete_score.targets.rbm import ENUMERATED_UNITS, RBM
 
@@ -53,11 +54,11 @@ class Budget:
 
 
 def prepare(
-    target: DensityModel,
+    target: Any,
     generator: torch.Generator,
     budget: Budget | None = None,
     path: Path | None = None,
-    kernels: KernelFactory = default_kernel,
+    kernels: KernelFactory | None = None,
 ) -> Annealing:
     """Path, schedule and kernels for a target, from a pilot run that is then forgotten.
 
@@ -69,26 +70,36 @@ def prepare(
         generator: all randomness.
         budget: steps and chains.
         path: instead of the target's own (`default_path`).
-        kernels: from a density to a kernel.
+        kernels: from a density to a kernel; by default `TunedMultiSite` where the target has a gradient, else
+            `default_kernel`.
 
     >>> from concrete_score.targets import Ising
-    >>> annealing = prepare(Ising((2, 2), 0.4), torch.Generator().manual_seed(0), Budget(steps=20))
+    >>> annealing = prepare(Ising((2, 2), 0.4), torch.Generator().manual_seed(0), Budget(steps=20, pilot_steps=5))
     >>> annealing.schedule.steps, annealing.schedule.betas[0]
     (20, 0.0)
     """
     check_density(target, "target")
     budget = budget or Budget()
     coarse = linear(min(budget.pilot_steps, budget.steps))
-    first = Annealing(path or default_path(target, None), coarse, kernels, budget.sweeps)
     if path is None:
+        path = default_path(target, None)
         sampler = exact_sampler(target)
         if sampler is None:
-            rows = first.up(first.path.sample(budget.pilot_chains, generator), generator).x
+            first = _with_kernels(path, coarse, kernels, budget, generator)
+            rows = first.up(path.sample(budget.pilot_chains, generator), generator).x
         else:
             rows = sampler.sample(budget.pilot_chains, generator)
-        first = replace(first, path=default_path(target, rows))
-    schedule = pilot(first, budget.steps, generator, budget.pilot_chains)
-    return replace(first, schedule=schedule)
+        path = default_path(target, rows)
+    annealing = _with_kernels(path, coarse, kernels, budget, generator)
+    return replace(annealing, schedule=pilot(annealing, budget.steps, generator, budget.pilot_chains))
+
+
+def _with_kernels(
+    path: Path, schedule: Schedule, kernels: KernelFactory | None, budget: Budget, generator: torch.Generator
+) -> Annealing:
+    if kernels is None:
+        kernels = tune(path, generator, budget.pilot_chains) if relaxable(path) else default_kernel
+    return Annealing(path, schedule, kernels, budget.sweeps)
 
 
 @singledispatch

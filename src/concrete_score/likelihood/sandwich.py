@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from concrete_score.errors import InputError
 from concrete_score.likelihood.ais import ais
@@ -13,12 +14,11 @@ from concrete_score.likelihood.raise_ import Raise, raise_
 from concrete_score.likelihood.result import LogLikelihood
 from concrete_score.likelihood.reverse_ais import reverse_ais
 from concrete_score.likelihood.weights import HEAVY, LogMean, check_finite, mean_and_stderr
-from concrete_score.protocols import DensityModel, Samplable
-from concrete_score.shapes import States
+from concrete_score.protocols import Samplable
 
 
 def sandwich(
-    target: DensityModel,
+    target: Any,
     rows: Any,
     generator: torch.Generator,
     budget: Budget | None = None,
@@ -79,7 +79,7 @@ def sandwich(
     )
 
 
-def _some(states: States, most: int, generator: torch.Generator) -> States:
+def _some(states: Tensor, most: int, generator: torch.Generator) -> Tensor:
     if len(states) <= most:
         return states
     order = torch.randperm(len(states), generator=generator, device=generator.device)

@@ -43,7 +43,7 @@ def check_clamped(clamped: Any, x: Tensor) -> Tensor | None:
     return mask.expand_as(x)
 
 
-def check_log_density(value: PerState, x: States) -> Tensor:
+def check_log_density(value: PerState, x: Tensor) -> Tensor:
     """The log-density of the starts in float64; a start of probability zero or a broken density is refused."""
     value = value.double()
     bad = ~value.isfinite()
@@ -85,9 +85,14 @@ def check_share(value: float, name: str) -> None:
         raise InputError("a probability from 0 to below 1", str(value), where=name)
 
 
-def uniform(shape: tuple[int, ...], generator: torch.Generator, device: torch.device) -> Tensor:
-    """Float64 uniforms in [0, 1)."""
-    return torch.rand(shape, generator=generator, dtype=torch.float64, device=generator.device).to(device)
+def uniform(
+    shape: tuple[int, ...],
+    generator: torch.Generator,
+    device: torch.device,
+    dtype: torch.dtype = torch.float64,
+) -> Tensor:
+    """Uniforms in [0, 1); drawn in the type asked for, since rounding one down to it could give 1."""
+    return torch.rand(shape, generator=generator, dtype=dtype, device=generator.device).to(device)
 
 
 def accept(log_ratio: PerState, generator: torch.Generator) -> Tensor:
@@ -103,6 +108,25 @@ def choose(accepted: Tensor, new: Any, old: Any) -> Any:
     if isinstance(new, Tensor):
         return torch.where(accepted.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
     return type(new)(*(choose(accepted, a, b) for a, b in zip(new, old, strict=True)))
+
+
+def put_back(accepted: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    """`choose` in place of ``new``, which must be the kernel's own: only the rows of rejected chains are touched."""
+    rejected = (~accepted).nonzero().squeeze(-1)
+    return new.index_copy_(0, rejected, old[rejected]) if len(rejected) else new
+
+
+def take_back(neighborhood: Neighborhood, slot: Slots, accepted: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    """`put_back` for ``y = N(x)_slot``; where a move changes one site, only that site is touched."""
+    if not isinstance(neighborhood, SiteNeighborhood):
+        return put_back(accepted, y, x)
+    site = neighborhood.edit(x, slot)[0][:, None]
+    return y.scatter_(1, site, torch.where(accepted[:, None], y.gather(1, site), x.gather(1, site)))
+
+
+def go_where(movable: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    """``y`` for chains that can move, else ``x``; the common case, all of them, costs nothing."""
+    return y if bool(movable.all()) else choose(movable, y, x)
 
 
 def free_slots(neighborhood: Neighborhood, x: States, clamped: Tensor | None) -> Mask:

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from math import isnan
+from math import inf, isnan, nan
 from typing import Any
 
+import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
@@ -29,9 +30,9 @@ class Summary:
     standard_error: float
     """Of the mean, with the chains' autocorrelation accounted for; NaN if the statistic never changed."""
     ess: float
-    """How many independent draws the chains are worth for the mean."""
+    """How many independent draws the chains are worth for the mean; NaN if the statistic never changed."""
     r_hat: float
-    """Between over within chains (rank-normalized, split); near 1 where chains agree."""
+    """Between over within chains (rank-normalized, split): near 1 where chains agree, infinite if none moves."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,15 @@ def summarize(trace: Trace) -> Summary:
     check_enough(trace.shape[1], len(trace))
     values = trace.double().T.numpy()
     if values.min() == values.max():
-        return Summary(float(values.flat[0]), float("nan"), float("nan"), float("nan"))
-    ess = float(stats.ess(values, chain_axis=0, draw_axis=1, method="mean"))
-    r_hat = float(stats.rhat(values, chain_axis=0, draw_axis=1))
+        return Summary(float(values.flat[0]), nan, nan, nan)
+    if (values == values[:, :1]).all():  # every chain sits still, at its own place
+        return Summary(float(values.mean()), nan, float(len(values)), inf)
+    axes = {"chain_axis": 0, "draw_axis": 1}
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ess = float(stats.ess(values, method="mean", **axes))
+        r_hat = float(stats.rhat(values, **axes))
+        if isnan(r_hat):  # a statistic of two values may be constant once folded around its median
+            r_hat = float(stats.rhat(values, method="split", **axes))
     return Summary(float(values.mean()), float(values.std() / ess**0.5), ess, r_hat)
 
 

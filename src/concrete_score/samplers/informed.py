@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from concrete_score.errors import InputError, nearest
 from concrete_score.models.derived import DensityScore
-from concrete_score.models.layers import draw_categories
 from concrete_score.neighborhoods import check_same_space, hamming
 from concrete_score.protocols import DensityModel, Info, Neighborhood, ScoreModel, State
 from concrete_score.samplers import matrices
@@ -23,12 +22,26 @@ from concrete_score.samplers.base import (
     check_start,
     choose,
     free_slots,
+    go_where,
     pick,
+    put_back,
+    take_back,
     uniform,
 )
 from concrete_score.samplers.readings import READINGS, ScoreReading, check_score_model
 from concrete_score.shapes import PerSlot, States
 from concrete_score.spaces import Space
+
+
+class Memory(NamedTuple):
+    """What is known at a chain's state."""
+
+    log_ratios: Tensor
+    """``(C, K)``."""
+    upto: Tensor
+    """Running sums of the proposal's weights over slots, up to a factor ``(C, K)``, in the model's precision."""
+    log_norm: Tensor
+    """``log Z(x)`` ``(C,)``; -inf where there is nowhere to go."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,39 +93,40 @@ class Informed:
         states, mask = check_start(self.space, x, clamped)
         if isinstance(self.model, DensityModel):
             check_log_density(self.model.log_density(states), states)
-        ratios = self._score.log_ratios(states).double()
-        return State(states, mask, check_log_ratios(ratios, self._score.neighborhood.valid(states), states))
+        ratios = self._score.log_ratios(states)
+        check_log_ratios(ratios, self._score.neighborhood.valid(states), states)
+        return State(states, mask, self._remember(states, ratios, mask))
 
     @torch.no_grad()
     def step(self, state: State, generator: torch.Generator) -> tuple[State, Info]:
         """One proposal a chain; all ratios at the proposals, one pass of a score model."""
         n, x, here = self._score.neighborhood, state.x, state.memory
-        weights = self._log_weights(x, here, state.clamped)
-        movable = (weights > -torch.inf).any(-1)
-        weights = weights.masked_fill(~movable[:, None], 0.0)  # such a chain stays whatever is drawn
-        unit = uniform((len(x), 1), generator, x.device)
-        slot = draw_categories(weights, unit).squeeze(-1)
-        forward = pick(here, slot)
+        unit = uniform((len(x), 1), generator, x.device, here.upto.dtype)
+        slot = torch.searchsorted(here.upto, unit * here.upto[:, -1:], right=True).squeeze(-1)
+        slot = slot.clamp_max(n.num_slots - 1)  # beyond the end only where no weight is: such a chain stays
+        forward = pick(here.log_ratios, slot).double()
         # max(1, t) also proposes states of probability zero: there is nothing to look at there.
-        movable &= forward > -torch.inf
-        y = torch.where(movable[:, None], n.neighbor(x, slot), x)
-        there = self._score.log_ratios(y).double()
-        back = n.back_slot(x, slot).clamp_min(0)
-        back_weights = self._log_weights(y, there, state.clamped)
-        log_forward = pick(weights, slot) - weights.logsumexp(-1)
-        log_backward = pick(back_weights, back) - back_weights.logsumexp(-1)
-        ratio = READINGS[self.reading](forward, -pick(there, back))
-        log_accept = torch.where(movable, ratio + log_backward - log_forward, -torch.inf)
-        accepted = accept(log_accept, generator)
+        movable = (here.log_norm > -torch.inf) & (forward > -torch.inf)
+        y = go_where(movable, n.neighbor(x, slot), x)
+        there = self._remember(y, self._score.log_ratios(y), state.clamped)
+        backward = pick(there.log_ratios, n.back_slot(x, slot).clamp_min(0)).double()
+        log_g = find_balancing(self.balancing)
+        correction = (log_g(backward) - there.log_norm) - (log_g(forward) - here.log_norm)
+        log_accept = READINGS[self.reading](forward, -backward) + correction
+        accepted = accept(torch.where(movable, log_accept, -torch.inf), generator)
         if self.laziness:
             accepted &= uniform((len(x),), generator, x.device) >= self.laziness
-        moved = State(choose(accepted, y, x), state.clamped, choose(accepted, there, here))
-        return moved, Info(accepted, self.passes)
+        memory = Memory(
+            choose(accepted, there.log_ratios, here.log_ratios),
+            put_back(accepted, there.upto, here.upto),
+            choose(accepted, there.log_norm, here.log_norm),
+        )
+        return State(take_back(n, slot, accepted, y, x), state.clamped, memory), Info(accepted, self.passes)
 
     @property
     def passes(self) -> int:
         """Of a step: one of a score model, one for each neighbor and the state itself of a density."""
-        return 1 + self._score.neighborhood.num_slots if isinstance(self.model, DensityModel) else 1
+        return 1 + self._score.neighborhood.num_slots if self._score is not self.model else 1
 
     def transition_matrix(self, clamped: Tensor | None = None) -> Tensor:
         """``P`` ``(S, S)``, from adjacency and ratios; ``clamped`` is ``(D,)``."""
@@ -125,9 +139,15 @@ class Informed:
         weights = find_balancing(self.balancing)(forward)
         return matrices.metropolis(matrices.proposal(weights, allowed), ratio, self.laziness)
 
-    def _log_weights(self, x: States, ratios: PerSlot, clamped: Tensor | None) -> PerSlot:
-        free = free_slots(self._score.neighborhood, x, clamped)
-        return find_balancing(self.balancing)(ratios).masked_fill(~free, -torch.inf)
+    def _remember(self, x: States, ratios: PerSlot, clamped: Tensor | None) -> Memory:
+        """Ratios and the proposal's running sums at ``x``, scaled by the largest weight."""
+        weights = find_balancing(self.balancing)(ratios)
+        n = self._score.neighborhood
+        if clamped is not None or bool((n.degree(x) < n.num_slots).any()):
+            weights = weights.masked_fill(~free_slots(n, x, clamped), -torch.inf)
+        top = weights.max(-1, keepdim=True).values
+        upto = (weights - top.where(top > -torch.inf, 0.0)).exp_().cumsum(-1)
+        return Memory(ratios, upto, (upto[:, -1].double().log() + top.squeeze(-1)))
 
     @cached_property
     def _score(self) -> ScoreModel:

@@ -9,7 +9,16 @@ from torch import Tensor
 
 from concrete_score.protocols import Info, Neighborhood, State
 from concrete_score.samplers import matrices
-from concrete_score.samplers.base import accept, check_share, check_start, choose, draw_marked, free_slots, uniform
+from concrete_score.samplers.base import (
+    accept,
+    check_share,
+    check_start,
+    draw_marked,
+    free_slots,
+    go_where,
+    take_back,
+    uniform,
+)
 from concrete_score.samplers.readings import Reading, find_reading
 from concrete_score.spaces import Space
 
@@ -68,13 +77,13 @@ class MetropolisHastings:
         """One proposal a chain; one pass, at the proposals."""
         n, x = self._reading.neighborhood, state.x
         slot, movable, log_degree = self._draw(x, state.clamped, generator)
-        y = torch.where(movable[:, None], n.neighbor(x, slot), x)
+        y = go_where(movable, n.neighbor(x, slot), x)
         log_ratio, there = self._reading.compare(x, slot, y, state.memory)
         accepted = movable & accept(log_ratio + log_degree - self._log_degree(y, state.clamped), generator)
         if self.laziness:
             accepted &= uniform((len(x),), generator, x.device) >= self.laziness
         memory = self._reading.keep(accepted, there, state.memory)
-        return State(choose(accepted, y, x), state.clamped, memory), Info(accepted, passes=1)
+        return State(take_back(n, slot, accepted, y, x), state.clamped, memory), Info(accepted, passes=1)
 
     def transition_matrix(self, clamped: Tensor | None = None) -> Tensor:
         """``P`` ``(S, S)``, from adjacency, degrees and ratios; ``clamped`` is ``(D,)``."""

@@ -152,7 +152,8 @@ def adapt(
     """Burn-in that finds the step size of a target acceptance, then freezes it (Robbins-Monro on ``log α``).
 
     ``log α`` moves by ``(a - t) / (t (1 - t) i^0.6)`` after step i, a the acceptance of the step over all chains and t
-    the target, and the result is its average over the second half. Only draws after this count: an adapting chain keeps no distribution.
+    the target, and the result is its average over the second half. Only draws after this count: an adapting chain keeps
+    no distribution.
 
     Args:
         kernel: where to begin.

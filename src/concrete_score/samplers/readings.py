@@ -15,7 +15,7 @@ from torch import Tensor
 from concrete_score.errors import InputError, nearest
 from concrete_score.neighborhoods import check_same_space, hamming
 from concrete_score.protocols import DensityModel, Neighborhood, ScoreModel
-from concrete_score.samplers.base import check_edges, check_log_density, check_log_ratios, choose
+from concrete_score.samplers.base import check_edges, check_log_density, check_log_ratios, choose, go_where, pick
 from concrete_score.samplers.matrices import density_log_ratios
 from concrete_score.shapes import PerSlot, PerState, Slots, States
 
@@ -99,16 +99,16 @@ class ScoreReading:
 
     def look(self, x: States) -> ScoreMemory:
         """The log-ratios of starts."""
-        ratios = self.model.log_ratios(x).double()
+        ratios = self.model.log_ratios(x)
         check_log_ratios(ratios, self.model.neighborhood.valid(x), x)
-        return ScoreMemory(ratios, ratios.new_zeros(len(x)))
+        return ScoreMemory(ratios, ratios.new_zeros(len(x), dtype=torch.float64))
 
     def compare(self, x: States, slot: Slots, y: States, here: ScoreMemory) -> tuple[PerState, ScoreMemory]:
         """One pass at ``y``, none of it at states known to be impossible."""
         to, back = self._slots(x, slot, y)
         forward = _read(here.log_ratios, to)
         impossible = forward == -torch.inf
-        there = self.model.log_ratios(torch.where(impossible[:, None], x, y)).double()
+        there = self.model.log_ratios(go_where(~impossible, y, x))
         backward = -_read(there, back)
         both = (to >= 0) & (back >= 0) & ~impossible
         known = torch.where(to >= 0, forward, backward)
@@ -186,7 +186,7 @@ def check_score_model(model: Any, neighborhood: Neighborhood | None) -> None:
 
 def _read(ratios: PerSlot, slot: Slots) -> PerState:
     """The log-ratio at a slot ``(C,)``; meaningless where the slot is -1."""
-    return ratios.gather(-1, slot.clamp_min(0)[:, None]).squeeze(-1)
+    return pick(ratios, slot.clamp_min(0)).double()
 
 
 def _find(neighborhood: Neighborhood, x: States, y: States) -> Slots:

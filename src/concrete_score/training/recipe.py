@@ -69,7 +69,7 @@ class Recipe:
         if "edges" in takes and edges is None:
             edges = signature(objective).parameters["edges"].default
         sampled = edges is not None and "proposal" in signature(registry.load("edges", edges)).parameters
-        wanted = "neighborhood" in takes and not sampled
+        wanted = "neighborhood" in takes and (not sampled or "neighborhood" in signature(model).parameters)
         neighborhood = self.neighborhood or ("hamming" if wanted else None)
         found = replace(self, edges=edges, neighborhood=neighborhood)
         for name, needed in (("edges", "edges" in takes), ("neighborhood", wanted), ("noise", "noise" in takes)):

@@ -1,0 +1,14 @@
+"""The table benchmark runs at small size; its bound is judged by ``csm bench``."""
+
+from concrete_score.bench.tables import load_over_pandas, mixed_table
+
+
+def test_figure_at_small_size():
+    check = load_over_pandas(rows=2000, columns=20, repeats=1)
+    assert check.value > 0
+    assert "2000 x 20" in check.name
+
+
+def test_the_table_is_mixed():
+    kinds = {str(kind) for kind in mixed_table(10, 50).dtypes}
+    assert kinds == {"Int64", "String", "Boolean", "Float64"}

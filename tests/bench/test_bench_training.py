@@ -1,0 +1,17 @@
+"""The training figures run at small size; bounds are judged by ``csm bench``, not here."""
+
+import pytest
+
+from concrete_score.bench import training
+
+
+@pytest.mark.parametrize("figure", [training.step_of_mlp, training.step_of_table, training.step_of_made])
+def test_step_figures_at_small_size(figure):
+    check = figure(steps=2)
+    assert check.value > 0
+    assert check.bound == training.BOUND
+
+
+def test_checkpoint_figure_at_small_size():
+    check = training.checkpoint_share(sites=4, hidden=3)
+    assert 0 < check.value < 1

@@ -1,0 +1,223 @@
+"""Run directories: every file verifies itself, and nothing strange in its place is believed or opened."""
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from concrete_score import runs
+from concrete_score.errors import InputError
+from concrete_score.files import canonical_json, digest
+from concrete_score.randomness import generator
+from concrete_score.spaces import Space
+from concrete_score.training import TrainingSettings
+from concrete_score.training.recipe import Recipe
+
+SPACE = Space((2, 3))
+ROWS = SPACE.uniform(60, generator(0, "rows")).to(torch.uint8)
+FORMAT_1 = Path(__file__).parent / "runs" / "format-1"
+FILES = ("run.json", "model.safetensors", "metrics.jsonl", "checkpoint/step-00000012.safetensors")
+
+
+def begin(path, **given):
+    settings = TrainingSettings(steps=12, batch_size=8, valid_every=4, check_every=2, **given)
+    recipe = Recipe(model_options={"hidden": 3, "blocks": 0}).resolved()
+    return runs.create(
+        path,
+        config={"recipe": recipe.to_json(), "training": settings.to_json()},
+        codec={"kind": "integers", "sizes": list(SPACE.sizes)},
+        data={"rows": len(ROWS), "sha256": "0"},
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Two finished runs of the same configuration."""
+    folder = tmp_path_factory.mktemp("runs")
+    for name in ("one", "two"):
+        runs.train(begin(folder / name), ROWS, ROWS)
+    return folder
+
+
+@pytest.fixture
+def copy(finished, tmp_path):
+    shutil.copytree(finished / "one", tmp_path / "run")
+    return tmp_path / "run"
+
+
+def refused(path, name):
+    """The run does not verify, and the message names the file."""
+    with pytest.raises(InputError) as told:
+        runs.verify(path)
+    assert Path(name).name in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_a_finished_run_verifies_and_gives_its_best_model(finished):
+    run = runs.open(finished / "one")
+    assert set(run.verify()) == set(FILES)
+    model = run.model()
+    assert model.log_density(SPACE.enumerate()).exp().sum().item() == pytest.approx(1, abs=1e-6)
+    lines = run.journal.read()
+    best = max(line["valid"] for line in lines)
+    assert float(model.log_density(ROWS.long()).double().mean()) == pytest.approx(best, abs=1e-6)
+    assert run.recipe.model == "made"
+    assert run.space == SPACE
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_any_edited_byte_is_refused_with_the_files_name(copy, name):
+    whole = (copy / name).read_bytes()
+    picks = torch.randint(len(whole), (40,), generator=torch.Generator().manual_seed(0)).tolist()
+    for place in {0, 7, 8, len(whole) - 1, *picks}:
+        for change in (1, 0x20):
+            (copy / name).write_bytes(whole[:place] + bytes([whole[place] ^ change]) + whole[place + 1 :])
+            refused(copy, name)
+    (copy / name).write_bytes(whole)
+    assert runs.verify(copy)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_truncated_files_are_refused(copy, name):
+    whole = (copy / name).read_bytes()
+    for length in (0, 1, 8, len(whole) // 2, len(whole) - 1):
+        (copy / name).write_bytes(whole[:length])
+        refused(copy, name)
+
+
+@pytest.mark.parametrize("name", FILES[1:])
+def test_files_of_another_run_are_refused(copy, finished, name):
+    shutil.copy(finished / "two" / name, copy / name)
+    refused(copy, name)
+
+
+def test_a_missing_line_of_metrics_is_refused(copy):
+    lines = (copy / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    for kept in (lines[:-1], lines[1:], [lines[1], lines[0], *lines[2:]], [*lines, lines[-1]]):
+        (copy / "metrics.jsonl").write_bytes(b"".join(kept))
+        refused(copy, "metrics.jsonl")
+    (copy / "metrics.jsonl").unlink()
+    refused(copy, "metrics.jsonl")
+
+
+def test_a_checkpoint_in_the_models_place_or_under_another_name_is_refused(copy):
+    shutil.copy(copy / FILES[3], copy / "model.safetensors")
+    refused(copy, "model.safetensors")
+    shutil.copy(copy / FILES[3], copy / "checkpoint/step-00000099.safetensors")
+    with pytest.raises(InputError, match="step-00000099"):
+        runs.open(copy).checkpoint()
+
+
+class Trap:
+    sprung = False
+
+    def __reduce__(self):
+        return Trap.spring, ()
+
+    @staticmethod
+    def spring():
+        Trap.sprung = True
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_booby_trapped_pickle_is_never_opened(copy, name):
+    bait = pickle.dumps(Trap())
+    (copy / name).write_bytes(bait)
+    refused(copy, name)
+    torch.save({"x": Trap()}, copy / name)
+    refused(copy, name)
+    assert not Trap.sprung
+    pickle.loads(bait)
+    assert Trap.sprung  # the trap itself works
+    Trap.sprung = False
+
+
+def rewrite(path, **changes):
+    """An honest-looking run.json with other contents."""
+    info = {**json.loads((path / "run.json").read_text()), **changes}
+    info.pop("digest")
+    text = json.dumps({**info, "digest": digest(canonical_json(info))}, indent=1, ensure_ascii=False) + "\n"
+    (path / "run.json").write_text(text)
+
+
+def test_a_newer_format_is_refused_with_what_to_do(copy):
+    rewrite(copy, format=2)
+    with pytest.raises(InputError, match="newer concrete-score"):
+        runs.open(copy)
+
+
+def test_names_are_looked_up_in_the_registry_only(copy):
+    config = json.loads((copy / "run.json").read_text())["config"]
+    for name in ("os:system", "concrete_score.models.made:MADE", "../made"):
+        rewrite(copy, config={**config, "recipe": {**config["recipe"], "model": name}})
+        with pytest.raises(InputError, match="registered models"):
+            runs.open(copy).model()
+
+
+def test_half_written_files_are_swept_and_metrics_cut_back(tmp_path):
+    stop = iter(range(100))
+    run = begin(tmp_path / "run")
+    ended = runs.train(run, ROWS, ROWS, interrupted=lambda: next(stop) >= 7)
+    assert (ended.why, ended.step) == ("interrupted", 7)
+    run.journal.append(step=8, loss=1.0, valid=0.0, best_step=8)
+    with (run.path / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"step":9,"lo')
+    (run.path / ".model.1.draft.safetensors").write_bytes(b"half")
+    again = runs.open(tmp_path / "run")
+    runs.train(again, ROWS, ROWS)
+    assert [line["step"] for line in again.journal.read()] == [0, 4, 8, 12]
+    assert not list(run.path.glob(".*"))
+    whole = begin(tmp_path / "whole")
+    runs.train(whole, ROWS, ROWS)
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(whole.model().state_dict().values(), again.model().state_dict().values(), strict=True)
+    )
+    assert [line | {"digest": ""} for line in whole.journal.read()] == [
+        line | {"digest": ""} for line in again.journal.read()
+    ]
+
+
+def test_only_two_checkpoints_are_kept(tmp_path):
+    run = begin(tmp_path / "run", checkpoint_seconds=1e-9)
+    runs.train(run, ROWS, ROWS)
+    assert [path.name for path in run.checkpoints()] == ["step-00000011.safetensors", "step-00000012.safetensors"]
+    runs.verify(run.path)
+
+
+def test_an_occupied_place_is_refused_and_force_removes_only_a_run(copy, tmp_path):
+    before = (copy / "run.json").read_bytes()
+    with pytest.raises(InputError, match="--resume"):
+        begin(copy)
+    assert (copy / "run.json").read_bytes() == before
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "precious.txt").write_text("mine")
+    with pytest.raises(InputError, match="no run"):
+        runs.create(other, config={}, codec={}, data={}, force=True)
+    assert (other / "precious.txt").read_text() == "mine"
+    (copy / "notes.txt").write_text("mine")
+    runs.create(copy, config={}, codec={}, data={}, force=True)
+    assert {path.name for path in copy.iterdir()} == {"run.json", "checkpoint", "notes.txt"}
+
+
+def test_no_run_and_no_model_yet_are_told_apart(tmp_path):
+    with pytest.raises(InputError, match="csm fit"):
+        runs.open(tmp_path / "nothing")
+    run = begin(tmp_path / "run")
+    assert runs.verify(run.path) == ["run.json"]
+    with pytest.raises(InputError, match="--resume"):
+        run.model()
+
+
+def test_format_1_loads_forever():
+    run = runs.open(FORMAT_1)
+    run.verify()
+    with (FORMAT_1.parent / "format-1.json").open() as file:
+        expected = json.load(file)
+    found = run.model().log_density(run.space.enumerate()).double()
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), atol=1e-5, rtol=0)
+    assert run.checkpoint().step == 12

@@ -1,0 +1,68 @@
+"""The guard's verdicts, one observation at a time."""
+
+from math import inf, nan
+
+import pytest
+
+from concrete_score.training.guard import ADVICE, EXPLOSION, Guard, explain
+
+
+def seen(*losses: float) -> Guard:
+    guard = Guard()
+    for loss in losses:
+        guard, verdict = guard.see_loss(loss)
+        assert verdict.fine
+    return guard
+
+
+@pytest.mark.parametrize("loss", [nan, inf, -inf])
+def test_what_is_no_number_is_never_fine(loss):
+    guard = seen(1.0, 2.0)
+    after, verdict = guard.see_loss(loss)
+    assert not verdict.fine
+    assert after == guard  # a broken number is not remembered
+    assert not guard.see_validation(loss)[1].fine
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_explosion_either_way_is_caught_and_growth_below_it_is_not(sign):
+    guard = seen(5.0, 5.0)
+    assert not guard.see_loss(sign * 5.0 * EXPLOSION * 1.01)[1].fine
+    assert guard.see_loss(sign * 5.0 * EXPLOSION * 0.99)[1].fine
+
+
+def test_small_losses_have_room():
+    assert seen(1e-9).see_loss(EXPLOSION * 0.99)[1].fine
+
+
+def test_a_cliff_is_losing_all_that_was_won():
+    guard, verdict = Guard().see_validation(-11.0)
+    assert verdict.fine
+    guard, verdict = guard.see_validation(-6.0)
+    assert verdict.fine
+    assert guard.best == -6.0
+    assert guard.see_validation(-10.9)[1].fine
+    assert "from -6" in guard.see_validation(-11.1)[1].reason
+
+
+def test_before_anything_is_won_a_fall_below_one_is_no_cliff():
+    guard, _ = Guard().see_validation(-1.0)
+    assert guard.see_validation(-1.9)[1].fine
+    assert not guard.see_validation(-2.1)[1].fine
+
+
+def test_going_back_forgets_the_losses_and_remembers_the_best():
+    guard, _ = seen(1.0).see_validation(-3.0)
+    back = guard.went_back()
+    assert (back.rollbacks, back.typical, back.best) == (1, None, -3.0)
+    assert Guard(**back.to_json()) == back
+
+
+def test_the_explanation_says_what_happened_what_is_kept_and_what_to_try():
+    told = explain("the loss is not a number", 900, 500, 3)
+    assert "step 900" in told
+    assert "step 500" in told
+    assert told.endswith(ADVICE)
+    for remedy in ("logistic", "denoising", "uniform", "self_proposal"):
+        assert remedy in ADVICE
+    assert "no model better" in explain("x", 9, 0, 0)
