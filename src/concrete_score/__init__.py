@@ -20,9 +20,12 @@ _NAMES = {"InputError": "errors", "Space": "spaces"}
 _ROOMS = (
     "baselines",
     "bench",
+    "data",
     "errors",
     "experiments",
     "files",
+    "likelihood",
+    "metrics",
     "models",
     "neighborhoods",
     "noise",
@@ -30,9 +33,12 @@ _ROOMS = (
     "protocols",
     "randomness",
     "registry",
+    "runs",
+    "samplers",
     "scores",
     "spaces",
     "targets",
+    "training",
 )
 
 

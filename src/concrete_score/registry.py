@@ -122,8 +122,12 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
     },
     "experiments": {
         "figure1": Entry("experiments.figure1:run", "every neighborhood as a directed graph", "3.1, figure 1"),
-        "one_dimensional": Entry("experiments.one_dimensional:run", "sixteen categories, through a cycle's ratios", "5.2"),
-        "guard": Entry("experiments.guard:run", "f = r² on flips of real data diverges, and the guard catches it", "5.4"),
+        "one_dimensional": Entry(
+            "experiments.one_dimensional:run", "sixteen categories, through a cycle's ratios", "5.2"
+        ),
+        "guard": Entry(
+            "experiments.guard:run", "f = r² on flips of real data diverges, and the guard catches it", "5.4"
+        ),
         "estimators": Entry("experiments.estimators:run", "the noise of each way to draw edges, at equal cost", "4.2"),
     },
 }

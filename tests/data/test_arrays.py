@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from concrete_score.data import digest, read, sizes
+from concrete_score.data.arrays import digest, read, sizes
 from concrete_score.errors import InputError
 
 

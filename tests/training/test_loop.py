@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from concrete_score.errors import InputError
-from concrete_score.objectives import build
 from concrete_score.models import Table
+from concrete_score.objectives import build
 from concrete_score.randomness import generator
 from concrete_score.spaces import Space
 from concrete_score.targets import pmf
@@ -41,7 +41,8 @@ EXTRAS = {"plain": {}, "averaged": {"average": 0.9, "clip_norm": 0.5}}
 
 
 def settings(**given):
-    return TrainingSettings(**{"steps": 23, "batch_size": 8, "valid_every": 7, "check_every": 5, "refresh_every": 6, "pool": 16, **given})  # fmt: skip
+    small = {"steps": 23, "batch_size": 8, "valid_every": 7, "check_every": 5, "refresh_every": 6, "pool": 16}
+    return TrainingSettings(**{**small, **given})
 
 
 def run(recipe, how, start=None, stop_at=None):
@@ -128,10 +129,10 @@ def test_the_average_follows_by_its_decay_and_is_what_is_kept():
 
 
 def test_patience_and_minutes_end_it():
-    assert run(RECIPES["made"], settings(lr=1e-9, patience=7, steps=1000, valid_every=1))[1][-1].why in (
-        "patience",
-        "steps",
-    )
+    # A rate so large that the first steps only make things worse.
+    ended = run(RECIPES["made"], settings(lr=1.0, schedule="constant", patience=7, steps=1000, valid_every=1))[1][-1]
+    assert ended.why == "patience"
+    assert ended.step == ended.best_step + 7
     ended = run(RECIPES["made"], settings(steps=10**6, minutes=1e-9))[1][-1]
     assert (ended.why, ended.step) == ("minutes", 0)
 

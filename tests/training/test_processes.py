@@ -16,8 +16,7 @@ TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 def launch(*words, **options):
     """Two processes on this machine."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*TORCHRUN, *words], capture_output=True, text=True, timeout=300, env=environment, **options)
-    return done
+    return subprocess.run([*TORCHRUN, *words], capture_output=True, text=True, timeout=300, env=environment, **options)
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ def test_a_terminal_gets_a_bar_on_standard_error(capsys, monkeypatch):
 
 
 def test_time_left_is_bounded_by_the_minutes_allowed():
-    status = reports.Status(TrainingSettings(steps=10**6, minutes=1))
+    status = reports.Status(TrainingSettings(steps=10**6, minutes=1.0))
     status.see(Progress(10, 1.0, 1e-3, 1.0))
     assert status.see(Progress(20, 1.0, 1e-3, 2.0)).endswith("0:58 left")
 

@@ -4,22 +4,40 @@ import click
 
 from concrete_score.cli.options import Console, common_options, examples, table
 from concrete_score.cli.table_options import data_dir_option
+from concrete_score.errors import InputError
 
 
-@click.group(epilog=examples("csm data list", "csm data fetch nltcs", "csm data fetch nltcs:test gifts --json"))
-def data() -> None:
-    """Named data sets: the paper's tables and images, from their public places, checked by digest."""
-
-
-@data.command("list", epilog=examples("csm data list", "csm data list --json"))
+@click.command(
+    epilog=examples(
+        "csm data list", "csm data list gifts --json", "csm data fetch nltcs", "csm data fetch nltcs:test mnist:train"
+    )
+)
+@click.argument("action", metavar="list|fetch", type=click.Choice(["list", "fetch"]))
+@click.argument("names", metavar="[NAME[:SPLIT]]...", nargs=-1)
 @data_dir_option
+@click.option("--url", metavar="BASE", help="Fetch from here instead; laid out as REPOSITORY/COMMIT/PATH.")
 @common_options
-def list_sets(console: Console, data_dir: str | None) -> None:
-    """List the data sets, their splits, and which files are here already."""
-    from concrete_score.data.named import data_sets, present
+def data(console: Console, action: str, names: tuple[str, ...], data_dir: str | None, url: str | None) -> None:
+    """Named data sets, from their public places, checked by digest.
 
+    'list' shows what there is and which files are here already. 'fetch' has the files on this machine, whole and
+    checked, all splits of a bare NAME: what is here is only checked, a download that broke off is continued.
+    """
+    if action == "list":
+        _list(console, names, data_dir)
+    elif names:
+        _fetch(console, names, data_dir, url)
+    else:
+        raise InputError("the name of a data set", "none", where="csm data fetch", fix="'csm data list' shows them")
+
+
+def _list(console: Console, names: tuple[str, ...], data_dir: str | None) -> None:
+    from concrete_score.data.named import data_sets, entry_of, present
+
+    wanted = [entry_of(name, "train").name for name in names] or list(data_sets())
     sets, rows = [], []
-    for name, splits in data_sets().items():
+    for name in wanted:
+        splits = data_sets()[name]
         here = {split: present(entry, data_dir) is not None for split, entry in splits.items()}
         facts = {
             split: {"rows": entry.rows, "file": entry.file, "here": here[split]} for split, entry in splits.items()
@@ -31,16 +49,7 @@ def list_sets(console: Console, data_dir: str | None) -> None:
     console.give({"data_sets": sets}, lambda: table(["name", "variables", "rows by split", "files here"], rows))
 
 
-@data.command("fetch", epilog=examples("csm data fetch nltcs", "csm data fetch mnist:train"))
-@click.argument("names", metavar="NAME[:SPLIT]...", nargs=-1, required=True)
-@data_dir_option
-@click.option("--url", metavar="BASE", help="Download from here instead; laid out as REPOSITORY/COMMIT/PATH.")
-@common_options
-def fetch_sets(console: Console, names: tuple[str, ...], data_dir: str | None, url: str | None) -> None:
-    """Have the files of data sets on this machine, whole and checked; all splits of a bare NAME.
-
-    A file that is here already is checked, not downloaded; a download that broke off is continued.
-    """
+def _fetch(console: Console, names: tuple[str, ...], data_dir: str | None, url: str | None) -> None:
     from concrete_score.data.named import data_sets, entry_of, locate
 
     wanted = []

@@ -29,12 +29,12 @@ class Entry(NamedTuple):
 
 COMMANDS = {
     "demo": Entry("concrete_score.cli.demo:demo", "The main job on embedded data, against the known truth."),
-    "diagnose": Entry("concrete_score.cli.diagnose:diagnose", "Is the support of a table one piece? In plain words."),
-    "data": Entry("concrete_score.cli.data:data", "Named data sets, listed and fetched."),
     "reproduce": Entry("concrete_score.cli.reproduce:reproduce", "The paper's figures and tables, checked."),
     "list": Entry("concrete_score.cli.list_names:list_names", "Names with one line and the paper's section."),
     "bench": Entry("concrete_score.cli.bench:bench", "Performance, as ratios taken in one run."),
     "fit": Entry("concrete_score.cli.fit:fit", "Learn a model from a table, into a run directory."),
+    "diagnose": Entry("concrete_score.cli.diagnose:diagnose", "Is the support of a table one piece? In plain words."),
+    "data": Entry("concrete_score.cli.data:data", "Named data sets, listed and fetched."),
 }
 
 

@@ -1,8 +1,5 @@
 """Data: from files, names and Python tables to integer states, and back."""
 
-from concrete_score.data.arrays import digest as digest
-from concrete_score.data.arrays import read as read
-from concrete_score.data.arrays import sizes as sizes
 from concrete_score.data.codec import Rows as Rows
 from concrete_score.data.codec import TableCodec as TableCodec
 from concrete_score.data.frame import Column as Column

@@ -9,11 +9,12 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from concrete_score import registry
 from concrete_score.bench.checks import Check
 from concrete_score.experiments.result import Findings, Settings
+from concrete_score.metrics import histogram, total_variation
 from concrete_score.objectives import build
 from concrete_score.protocols import Objective
 from concrete_score.randomness import generator
@@ -84,7 +85,7 @@ def train_one(case: Case, settings: Settings) -> dict[str, Any]:
     seconds = perf_counter() - start
     return {
         **_distance(model, cycle, truth),
-        "samples": None if case.enumerated else total_variation(_histogram(rows, truth), truth),
+        "samples": None if case.enumerated else total_variation(histogram(rows, truth.space), truth),
         "steps": ended.step,
         "seconds": round(seconds, 1),
         "diverged": ended.diverged,
@@ -104,13 +105,3 @@ def _distance(model: Any, cycle: Any, truth: Pmf) -> dict[str, Any]:
         "share_below": share_below,
         "inconsistency": found.inconsistency,
     }
-
-
-def total_variation(probabilities: Tensor, truth: Pmf) -> float:
-    """``½ Σ |q - p|``."""
-    return float((probabilities - truth.probabilities).abs().sum() / 2)
-
-
-def _histogram(rows: Tensor, truth: Pmf) -> Tensor:
-    counts = torch.bincount(truth.space.index(rows), minlength=truth.space.num_states).double()
-    return counts / counts.sum()

@@ -170,6 +170,8 @@ def adapt(
     for i in range(1, steps + 1):
         state, info = kernel.step(state, generator)
         log_step += gain * (float(info.accepted.double().mean()) - target) / i**0.6
+        # Beyond 1 sites change more often than not, and a flat or symmetric density accepts even flipping all of them.
+        log_step = min(log_step, 0.0)
         kernel, state = kernel.with_step_size(exp(log_step), state)
         if i > steps // 2:
             kept.append(log_step)
