@@ -142,8 +142,10 @@ def my_package(tmp_path, monkeypatch):
     lines = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in points.items()) for group, points in groups.items()]
     (info / "entry_points.txt").write_text("\n".join(lines))
     monkeypatch.syspath_prepend(tmp_path)
+    registry.installed.cache_clear()
     yield {group.removeprefix("concrete_score."): points for group, points in groups.items()}
     sys.modules.pop("my_package", None)
+    registry.installed.cache_clear()
 
 
 def test_entry_points_make_the_pieces_known_by_name(my_package):
@@ -166,4 +168,5 @@ def test_entry_points_make_the_pieces_known_by_name(my_package):
 def test_names_of_the_library_cannot_be_replaced(my_package, tmp_path):
     points = tmp_path / "my_package-1.0.dist-info" / "entry_points.txt"
     points.write_text("[concrete_score.divergences]\ncsm = my_package:probability_flow\n")
+    registry.installed.cache_clear()
     assert registry.load("divergences", "csm").name == "csm"

@@ -19,7 +19,7 @@ def test_every_name_leads_to_its_object_and_has_its_line(kind, name):
     assert entry.target.startswith("concrete_score.")
 
 
-def test_an_installed_package_may_add_names_but_not_replace_ours(monkeypatch):
+def test_an_installed_package_may_add_names_but_not_replace_ours(monkeypatch, request):
     def entry_points(group):
         if group != "concrete_score.neighborhoods":
             return []
@@ -27,12 +27,15 @@ def test_an_installed_package_may_add_names_but_not_replace_ours(monkeypatch):
         return [point("mine", "math:floor", group), point("grid", "os:system", group)]
 
     monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
+    registry.installed.cache_clear()
+    request.addfinalizer(registry.installed.cache_clear)
     assert registry.load("neighborhoods", "mine")(1.5) == 1
     assert registry.load("neighborhoods", "grid").__module__ == "concrete_score.neighborhoods.grid"
 
 
 @pytest.mark.parametrize("name", ["os:system", "concrete_score.files:digest", "../grid", "gird", ""])
 def test_a_name_that_is_not_registered_is_never_imported(name, monkeypatch):
+    registry.names("neighborhoods")  # what is installed is known by now
     monkeypatch.setitem(sys.modules, "importlib", None)  # any import by the registry would fail loudly
     with pytest.raises(InputError, match="expected one of the registered neighborhoods"):
         registry.load("neighborhoods", name)

@@ -4,6 +4,7 @@ Nothing is imported until a name is looked up, and a name that is not listed her
 package through the entry-point group ``concrete_score.KIND``) is never imported at all.
 """
 
+from functools import cache
 from typing import Any, NamedTuple
 
 from concrete_score.errors import InputError, nearest
@@ -146,13 +147,20 @@ def entries(kind: str) -> dict[str, Entry]:
     """
     if kind not in BUILT_IN:
         raise InputError("a kind of name", repr(kind), fix=nearest(kind, kinds()))
+    ours = {name: entry._replace(target=_ROOT + entry.target) for name, entry in BUILT_IN[kind].items()}
+    theirs = {name: entry for name, entry in installed(kind).items() if name not in ours}
+    return {**ours, **theirs}
+
+
+@cache
+def installed(kind: str) -> dict[str, Entry]:
+    """Names that installed packages add; read once, for it means looking through all of them."""
     from importlib.metadata import entry_points
 
-    found = {name: entry._replace(target=_ROOT + entry.target) for name, entry in BUILT_IN[kind].items()}
-    for point in entry_points(group=f"concrete_score.{kind}"):
-        package = point.dist.name if point.dist else "another package"
-        found.setdefault(point.name, Entry(point.value, f"from {package}"))
-    return found
+    return {
+        point.name: Entry(point.value, f"from {point.dist.name if point.dist else 'another package'}")
+        for point in entry_points(group=f"concrete_score.{kind}")
+    }
 
 
 def names(kind: str) -> list[str]:

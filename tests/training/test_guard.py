@@ -4,7 +4,7 @@ from math import inf, nan
 
 import pytest
 
-from concrete_score.training.guard import ADVICE, EXPLOSION, Guard, explain
+from concrete_score.training.guard import ADVICE, EXPLOSION, Guard, explain, recount
 
 
 def seen(*losses: float) -> Guard:
@@ -53,8 +53,8 @@ def test_before_anything_is_won_a_fall_below_one_is_no_cliff():
 
 def test_going_back_forgets_the_losses_and_remembers_the_best():
     guard, _ = seen(1.0).see_validation(-3.0)
-    back = guard.went_back()
-    assert (back.rollbacks, back.typical, back.best) == (1, None, -3.0)
+    back = guard.went_back("a cliff")
+    assert (back.rollbacks, back.typical, back.best, back.last) == (1, None, -3.0, "a cliff")
     assert Guard(**back.to_json()) == back
 
 
@@ -65,4 +65,9 @@ def test_the_explanation_says_what_happened_what_is_kept_and_what_to_try():
     assert told.endswith(ADVICE)
     for remedy in ("logistic", "denoising", "uniform", "self_proposal"):
         assert remedy in ADVICE
+    assert recount(Guard(), 500) == ""
+    once = recount(Guard().went_back("a cliff"), 500)
+    assert "once" in once
+    assert "a cliff" in once
+    assert once.endswith(ADVICE)
     assert "no model better" in explain("x", 9, 0, 0)

@@ -174,6 +174,7 @@ def test_one_blow_up_is_survived_with_a_smaller_rate(spoiled):
     assert (back.step, back.to_step) == (15, 10)
     assert back.rate == pytest.approx(how.lr * how.shrink)
     assert (events[-1].why, events[-1].usable) == ("steps", True)
+    assert events[-1].message.startswith("training went back once")
     assert all(value.isfinite().all() for value in built.model.state_dict().values())
 
 

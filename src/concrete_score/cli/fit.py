@@ -227,7 +227,7 @@ def _tell(run: "Run", ended: "Finished", console: Console, job: Job) -> None:
     if not ended.usable:
         click.echo(f"error: {ended.message or 'no step improved on the untrained model'}", err=True)
         sys.exit(FAILED)
-    if ended.diverged:
+    if ended.message:
         click.echo(f"warning: {ended.message}", err=True)
     value = {
         "run": str(run.path),

@@ -50,6 +50,8 @@ class Guard:
     """The best validation, higher is better."""
     rollbacks: int = 0
     """How often training went back."""
+    last: str = ""
+    """Why it last did."""
 
     def see_loss(self, loss: float) -> tuple["Guard", Verdict]:
         """The mean loss since the last look."""
@@ -73,9 +75,9 @@ class Guard:
             return self, Verdict(f"the validation fell to {value:.4g}, from {self.best:.4g} at its best")
         return replace(self, best=max(self.best, value)), Verdict()
 
-    def went_back(self) -> "Guard":
+    def went_back(self, reason: str) -> "Guard":
         """After a return to the best model: the loss's size is learned anew."""
-        return replace(self, rollbacks=self.rollbacks + 1, typical=None)
+        return replace(self, rollbacks=self.rollbacks + 1, typical=None, last=reason)
 
     def to_json(self) -> dict[str, Any]:
         """For a checkpoint."""
@@ -91,3 +93,16 @@ def explain(reason: str, step: int, best_step: int, rollbacks: int) -> str:
     tried = f"going back with a smaller rate did not help ({rollbacks} times)" if rollbacks else "no retries were left"
     kept = f"the best model, of step {best_step}, is kept" if best_step else "no model better than the untrained one"
     return f"training diverged at step {step}: {reason}; {tried}; {kept}; {ADVICE}"
+
+
+def recount(guard: Guard, best_step: int) -> str:
+    """What the guard did in a training that nevertheless came to its end; nothing where it did nothing.
+
+    >>> recount(Guard(), 500), recount(Guard(rollbacks=2, last="the loss is not a number"), 500)[:51]
+    ('', 'training went back 2 times with a smaller rate, las')
+    """
+    if not guard.rollbacks:
+        return ""
+    times = "once" if guard.rollbacks == 1 else f"{guard.rollbacks} times"
+    kept = f"the model kept is that of step {best_step}"
+    return f"training went back {times} with a smaller rate, last because {guard.last}; {kept}; {ADVICE}"

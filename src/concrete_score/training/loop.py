@@ -16,7 +16,7 @@ from concrete_score.errors import InputError
 from concrete_score.protocols import Objective
 from concrete_score.randomness import generator
 from concrete_score.training.events import Checkpoint, Event, Finished, Progress, Validated, WentBack
-from concrete_score.training.guard import Verdict, explain
+from concrete_score.training.guard import Verdict, explain, recount
 from concrete_score.training.processes import connect, share
 from concrete_score.training.proposals import proposal_of
 from concrete_score.training.settings import TrainingSettings
@@ -153,7 +153,7 @@ class _Loop:
                 if now.guard.rollbacks >= settings.retries:
                     yield from self._finish("diverged", verdict.reason)
                     return
-                now.go_back()
+                now.go_back(verdict.reason)
                 yield WentBack(now.step, now.best_step, now.rate, verdict.reason)
             why = self._ending()
             if not why and monotonic() - saved > settings.checkpoint_seconds and self._boundary:
@@ -241,7 +241,8 @@ class _Loop:
             yield self._finished(why)
             return
         now.ended = why
-        now.message = explain(reason, now.step, now.best_step, now.guard.rollbacks) if reason else ""
+        told = explain(reason, now.step, now.best_step, now.guard.rollbacks) if reason else ""
+        now.message = told or recount(now.guard, now.best_step)
         yield Checkpoint(now.snapshot())
         yield self._finished()
 

@@ -129,7 +129,7 @@ def tensorboard(folder: Path) -> Show:
 def _clock(seconds: float) -> str:
     """``1:02:03`` or ``2:03``.
 
-    >>> _clock(3723), _clock(9.6)
+    >>> _clock(3723.0), _clock(9.6)
     ('1:02:03', '0:10')
     """
     minutes, rest = divmod(max(0, round(seconds)), 60)

@@ -79,14 +79,14 @@ class Moving:
         """The weights judged now are the best so far."""
         self.best, self.best_step = _copy(self.judged.state_dict()), self.step
 
-    def go_back(self) -> None:
+    def go_back(self, reason: str) -> None:
         """Return to the best weights with an empty optimizer and a smaller rate; steps go on counting."""
         self.model.load_state_dict(self.best)
         if self.average is not None:
             self.average.load_state_dict(self.best)
         self.optimizer.state.clear()
         self.losses.clear()
-        self.restarted_at, self.guard = self.step, self.guard.went_back()
+        self.restarted_at, self.guard = self.step, self.guard.went_back(reason)
         if self.proposal is not None:
             self.proposal.refresh(self.model, self.step)
 
