@@ -57,7 +57,7 @@ def run(settings: Settings) -> Findings:
 
 def _checks(ended: Finished, returns: list[WentBack], ours: dict[str, Any]) -> tuple[Check, ...]:
     return (
-        Check.at_least("times the guard went back", len(returns), 1),
+        Check.at_least("times the guard went back", float(len(returns)), 1.0),
         Check.equal("the run ends with a usable model", ended.usable, True),
         Check.at_least("test log-likelihood kept, above the untrained model's", ours["test"], ours["untrained"] + 1),
         Check.equal("what happened and what to try is said", ended.message.endswith(ADVICE), True),
