@@ -256,3 +256,16 @@ def test_shares_cover_a_batch_once():
     for total, world in ((7, 2), (8, 3), (5, 5)):
         taken = [i for rank in range(world) for i in range(total)[share(total, rank, world)]]
         assert taken == list(range(total))
+
+
+@pytest.mark.parametrize("part", ["rows", "valid"])
+@pytest.mark.parametrize("stored", [torch.uint8, torch.int64])
+def test_states_outside_the_space_are_refused_by_row_and_site(part, stored):
+    bad = ROWS.clone().to(stored)
+    bad[7, 1] = 3  # the site has three values
+    given = {"rows": ROWS, "valid": ROWS, part: bad}
+    objective = build("maximum_likelihood", SPACE)
+    with pytest.raises(InputError, match=rf"{part}\[7, 1\]: expected a value from 0 to 2 at site 1, got 3"):
+        fit(Table(SPACE), objective, given["rows"], settings(), valid=given["valid"])
+    with pytest.raises(InputError, match="expected integer states"):
+        fit(Table(SPACE), objective, ROWS.float(), settings())

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from concrete_score.errors import InputError
-from concrete_score.protocols import Objective
+from concrete_score.protocols import DensityModel, Objective
 from concrete_score.randomness import generator
+from concrete_score.spaces import Space
 from concrete_score.training.events import Checkpoint, Event, Finished, Progress, Validated, WentBack
 from concrete_score.training.guard import Verdict, explain, recount
 from concrete_score.training.processes import connect, share
@@ -48,7 +49,8 @@ def train(
         interrupted: asked between steps; true ends the training with a checkpoint.
 
     Raises:
-        InputError: the objective refuses the model, or there are no rows, or fewer rows a step than processes.
+        InputError: the objective refuses the model, there are no rows, or fewer rows a step than processes, or a state
+            is outside the model's space (its row and site are named).
 
     >>> from concrete_score import objectives
     >>> from concrete_score.models import Table
@@ -65,6 +67,10 @@ def train(
         check(model)
     if not len(rows):
         raise InputError("at least one training row", "none", where="rows")
+    space: Space = model.space if isinstance(model, DensityModel) else model.neighborhood.space  # type: ignore[assignment, union-attr]
+    for name, states in (("rows", rows), ("valid", valid)):
+        if states is not None:
+            _check_states(space, states, name)
     yield from _Loop(model, objective, rows, settings, valid, start, device, interrupted).events()
 
 
@@ -74,6 +80,13 @@ def fit(model: nn.Module, objective: Objective, rows: Tensor, settings: Training
     if not isinstance(last, Finished):
         raise RuntimeError("training ended without an ending")
     return last
+
+
+def _check_states(space: Space, states: Tensor, name: str) -> None:
+    """Once, in the rows' own narrow storage: a state outside the space would be read as another one, silently."""
+    inside = states.ndim == 2 and states.shape[1] == space.num_sites and not states.dtype.is_floating_point
+    if not inside or bool(((states < 0) | (states >= space.sizes_tensor(states.device))).any()):
+        space.check(states, name)
 
 
 @dataclass(eq=False)
