@@ -15,18 +15,20 @@ from concrete_score.errors import InputError, nearest
 @click.argument("name", metavar="NAME|all")
 @click.option("--quick", is_flag=True, help="A smaller version that ends in seconds.")
 @click.option("--check", is_flag=True, help="Exit with 1 if a check fails, naming it.")
+@click.option("--jobs", metavar="N", type=click.IntRange(min=1), default=1, help="Processes, one thread each; 1.")
 @click.option("--out", metavar="DIR", default="results", help="Where to write; results by default.")
 @common_options
-def reproduce(console: Console, name: str, quick: bool, check: bool, out: str) -> None:
+def reproduce(console: Console, name: str, quick: bool, check: bool, jobs: int, out: str) -> None:
     """Run an experiment of the paper and write DIR/NAME/NAME.json, NAME.md and pictures.
 
-    'csm list experiments' shows what there is.
+    'csm list experiments' shows what there is. Long ones are cut into units, each kept when it is done: an interrupted
+    experiment goes on where it was.
     """
     from concrete_score.experiments import Settings
     from concrete_score.experiments import reproduce as run
 
     names = _wanted(name)
-    settings = Settings(console.seed, quick, str(console.use_torch()))
+    settings = Settings(console.seed, quick, str(console.use_torch()), jobs, say=console.say)
     results = []
     for each in names:
         console.say(f"{each}: running")

@@ -1,7 +1,7 @@
 """What an experiment finds, and the files it leaves: ``NAME.json``, ``NAME.md`` and pictures."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,23 @@ from concrete_score.files import atomic, write_json, write_text
 
 @dataclass(frozen=True)
 class Settings:
-    """How an experiment is to be run; ``quick`` asks for a smaller version that ends in seconds."""
+    """How an experiment is to be run.
+
+    Args:
+        seed: of all randomness.
+        quick: a smaller version that ends in seconds.
+        device: where tensors live.
+        jobs: how many processes share the units, one thread each.
+        store: the folder where finished units are kept; none are if None.
+        say: takes lines of progress.
+    """
 
     seed: int = 0
     quick: bool = False
     device: str = "cpu"
+    jobs: int = 1
+    store: Path | None = None
+    say: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Running a registered experiment and keeping what it found."""
 
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
@@ -20,7 +21,7 @@ def reproduce(name: str, settings: Settings, out: str | Path = "results", *, for
         # Before the work, which may take hours.
         refuse_other_version(folder / f"{name}.json", __version__)
     start = perf_counter()
-    findings = run(settings)
+    findings = run(replace(settings, store=folder))
     result = Result(name, _command(name, settings), __version__, settings, perf_counter() - start, findings)
     result.write(folder)
     return result

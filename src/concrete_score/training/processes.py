@@ -1,5 +1,7 @@
 """One process or many: Lightning Fabric set up so that what the launcher started is what trains, or nothing does."""
 
+import atexit
+import functools
 import logging
 import os
 from typing import TYPE_CHECKING, Any
@@ -38,6 +40,8 @@ def connect(device: str | torch.device = "cpu") -> "Fabric":
     else:
         fabric = _distributed(place, world)
     fabric.launch()
+    if world > 1:
+        _leave_in_order()
     if fabric.world_size != world:
         raise InputError(
             f"{world} processes, as the launcher says (WORLD_SIZE)",
@@ -45,6 +49,22 @@ def connect(device: str | torch.device = "cpu") -> "Fabric":
             fix="start all of them with torchrun --nproc-per-node",
         )
     return fabric
+
+
+@functools.cache
+def _leave_in_order() -> None:
+    """Close the connections before the interpreter ends: gloo's threads, still running then, abort the process."""
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    import gc
+
+    from torch import distributed
+
+    if distributed.is_initialized():
+        gc.collect()  # wrapped models that nobody holds still keep the connection
+        distributed.destroy_process_group()
 
 
 def _distributed(place: torch.device, world: int) -> "Fabric":
