@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+    from concrete_score.protocols import Codec
     from concrete_score.spaces import Space
     from concrete_score.training.checkpoints import TensorFile
     from concrete_score.training.events import Event, Finished
@@ -60,9 +61,14 @@ class Run:
     @cached_property
     def space(self) -> "Space":
         """The states' space."""
-        from concrete_score.spaces import Space
+        return self.codec.space
 
-        return Space(tuple(self.info["codec"]["sizes"]))
+    @cached_property
+    def codec(self) -> "Codec":
+        """How data become states, and back."""
+        from concrete_score.data.codecs import codec_from_json
+
+        return codec_from_json(self.info["codec"], f"{self.path / RUN}: codec")
 
     @cached_property
     def recipe(self) -> "Recipe":
@@ -209,7 +215,7 @@ def create(
     Args:
         path: a directory that is not there yet, or is empty.
         config: ``{recipe, training, …}``, all JSON.
-        codec: how data become states; ``{kind, sizes, …}``.
+        codec: how data become states; ``{kind, …}``.
         data: ``{rows, sha256, …}`` of what it is trained on.
         force: remove a run that is there.
 

@@ -104,17 +104,17 @@ def test_mistakes_are_one_line_and_write_nothing(misused, data, tmp_path, words,
 
 def test_bad_tables_are_refused_by_file_row_and_column(misused, tmp_path):
     (tmp_path / "ragged.data").write_text("0,1\n1\n")
-    (tmp_path / "words.data").write_text("0,1\n1,a\n")
     (tmp_path / "empty.data").write_text("")
-    (tmp_path / "negative.data").write_text("0,1\n1,-2\n")
     (tmp_path / "table.csv").write_text("0,1\n")
     (tmp_path / "broken.data.gz").write_bytes(b"\x1f\x8bnot gzip")
-    np.save(tmp_path / "float.npy", np.ones((2, 2)))
+    np.save(tmp_path / "float.npy", np.array([[0.5, 1], [1.5, 0]]))
     np.save(tmp_path / "flat.npy", np.ones(3, int))
     np.save(tmp_path / "objects.npy", np.array([[object()]]), allow_pickle=True)
     for path in sorted(tmp_path.iterdir()):
         assert path.name in misused("fit", str(path), "--out", str(tmp_path / "run"), "--quiet")
-    assert "row 1, column x1" in misused("fit", str(tmp_path / "negative.data"), "--out", "x", "--quiet")
+    (tmp_path / "blank.csv").write_text("a,b\n1,2\n,3\n4,\n")
+    told = misused("fit", str(tmp_path / "blank.csv"), "--out", str(tmp_path / "run"), "--quiet")
+    assert "'a': 1" in told and "'b': 1" in told and "--missing drop" in told
     assert "'nothing'" in misused("fit", "nothing", "--out", str(tmp_path / "run"), "--quiet")
 
 
@@ -154,7 +154,7 @@ def test_an_unwritable_place_is_one_line(csm, data, tmp_path):
 
 
 def test_divergence_exits_0_with_a_usable_model_and_1_without(csm, tmp_path):
-    np.save(tmp_path / "gaps.npy", np.array([[0], [2], [4], [7]] * 5))
+    np.save(tmp_path / "gaps.npy", np.array([[0, 0], [2, 1], [4, 0], [7, 1]] * 5))
     words = ("--model", "table", "--objective", "csm", "--edges", "all", "--lr", "0.5", "--quiet", "--json")
     more = ("--batch-size", "16", "--set", "schedule=constant", "--set", "valid_every=20", "--set", "retries=0")
     code, out, err = csm(

@@ -1,34 +1,33 @@
-"""``csm fit``: learn a model from a table of integers, into a run directory."""
+"""``csm fit``: learn a model of a table, into a run directory."""
 
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from concrete_score.cli.main import FAILED, INTERRUPTED
+from concrete_score.cli.fit_job import Job, Source, make_job
 from concrete_score.cli.options import Console, common_options, examples, table
+from concrete_score.cli.table_options import TableWishes, data_dir_option, table_options, unknown_option
 from concrete_score.errors import InputError
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from concrete_score.runs import Run
     from concrete_score.training import Event, Finished
 
 
 @click.command(
     epilog=examples(
-        "csm fit nltcs --out runs/nltcs",
-        "csm fit table.npy --out runs/table --objective logistic --edges self_proposal --steps 5000",
-        "csm fit table.data.gz --out runs/wide --set model.hidden=300 --set average=0.999",
-        "csm fit nltcs --out runs/nltcs --resume",
+        "csm fit clinic.csv --out runs/clinic",
+        "csm fit people.csv --out runs/people --bins age=10 --drop id --missing category",
+        "csm fit nltcs --out runs/nltcs --objective logistic --steps 5000",
+        "csm fit table.npy --out runs/wide --set model.hidden=300 --set average=0.999",
+        "csm fit clinic.csv --out runs/clinic --resume",
     )
 )
 @click.argument("data", metavar="DATA")
@@ -42,22 +41,41 @@ if TYPE_CHECKING:
 @click.option("--steps", metavar="S", type=int, help="Steps at most; 10000.")
 @click.option("--minutes", metavar="M", type=float, help="Stop after this long.")
 @click.option("--batch-size", metavar="B", type=int, help="Rows a step; 128.")
-@click.option("--lr", metavar="R", type=float, help="Adam's rate; 0.001.")
+@click.option("--lr", metavar="R", type=float, help="Adam's rate; 0.005, falling to 0.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any other setting; may be repeated.")
 @click.option("--resume", is_flag=True, help="Go on where a run was left; begin it if it was not begun.")
 @click.option("--tensorboard", is_flag=True, help="Also write TensorBoard scalars into RUN/tensorboard.")
+@unknown_option
+@data_dir_option
+@table_options
 @common_options
-def fit(console: Console, /, data: str, out: Path, resume: bool, tensorboard: bool, **given: Any) -> None:
-    """Learn a model of DATA: a file (.npy, .npz, .data, .data.gz) or the name of a data set.
+def fit(
+    console: Console,
+    /,
+    data: str,
+    valid: str | None,
+    data_dir: str | None,
+    unknown: str,
+    wishes: TableWishes,
+    out: Path,
+    resume: bool,
+    tensorboard: bool,
+    **given: Any,
+) -> None:
+    """Learn a model of DATA: a file (CSV, TSV, Parquet, .data, .npy, .npz), '-' for CSV on standard input, or a name.
 
-    Ctrl-C saves and prints the command to go on. Several processes: torchrun --nproc-per-node N -m concrete_score fit …
+    What is not said is chosen, and said. Ctrl-C saves and prints the command to go on. Several processes:
+    torchrun --nproc-per-node N -m concrete_score fit …
     """
     device = console.use_torch()
     from concrete_score.training.processes import connect, rank, world_size
 
     console = console if rank() == 0 else Console(**{**vars(console), "quiet": True})
+    source = Source(data, valid, data_dir, unknown, wishes)
     with _one_voice():
-        job = _job(console, data, out, resume, given)
+        if data == "-" and world_size() > 1:
+            raise InputError("a file that every process can read", "standard input", "DATA", "save it to a file first")
+        job = make_job(console, source, out, resume, given)
         if world_size() > 1:
             fabric = connect(device)
             if rank() == 0:
@@ -70,134 +88,6 @@ def fit(console: Console, /, data: str, out: Path, resume: bool, tensorboard: bo
         _tell(run, ended, console, job)
     elif ended.why == "interrupted":
         sys.exit(INTERRUPTED)
-
-
-@dataclass(eq=False)
-class Job:
-    """One call of ``csm fit``: its data, its configuration, and how to open its run."""
-
-    rows: "Tensor"
-    valid: "Tensor | None"
-    go_on: str
-    create: "Callable[[], Run]"
-    run: "Run | None" = None
-
-    def open(self) -> "Run":
-        """The run, created or opened once."""
-        self.run = self.run or self.create()
-        return self.run
-
-
-def _job(console: Console, data: str, out: Path, resume: bool, given: dict[str, Any]) -> Job:
-    from concrete_score import runs
-
-    if resume and not runs.exists(out):
-        console.say(f"{out}: nothing to resume, a new run")
-        resume = False
-    stored = runs.open(out) if resume else None
-    config, seed = _configuration(console, given, stored)
-    rows, valid, facts = _read(data, given["valid"], config["valid_fraction"], seed)
-    sizes = facts.pop("sizes")
-    words = ["csm", "fit", data, "--out", str(out), *(["--valid", given["valid"]] if given["valid"] else [])]
-    go_on = shlex.join([*words, "--resume"])
-    if stored is not None:
-        _refuse_other_data(stored, facts, data)
-        return Job(rows, valid, go_on, lambda: stored)
-    from concrete_score.spaces import Space
-    from concrete_score.training.recipe import Recipe
-    from concrete_score.training.settings import TrainingSettings
-
-    # Whatever is wrong with the pieces is said before anything is written.
-    Recipe.from_json(config["recipe"]).build(Space(sizes), TrainingSettings.of(config["training"]))
-    codec = {"kind": "integers", "sizes": list(sizes)}
-
-    def create() -> "Run":
-        from concrete_score.training.processes import rank
-
-        if rank() > 0:  # the first process has made it
-            return runs.open(out)
-        return runs.create(out, config=config, codec=codec, data=facts, seed=seed, force=console.force)
-
-    if not console.force and not resume:
-        runs.refuse_occupied(out)
-    return Job(rows, valid, go_on, create)
-
-
-def _configuration(console: Console, given: dict[str, Any], stored: "Run | None") -> tuple[dict[str, Any], int]:
-    """What is to be done: what is given, over what the run was begun with or the defaults."""
-    from concrete_score.training.recipe import Recipe, sort_settings
-    from concrete_score.training.settings import TrainingSettings
-
-    training, recipe = sort_settings(given["settings"])
-    training |= {k: given[k] for k in ("steps", "minutes", "batch_size", "lr") if given[k] is not None}
-    recipe |= {k: given[k] for k in ("model", "objective", "edges", "neighborhood") if given[k] is not None}
-    if _was_given("seed") or stored is None:
-        training.setdefault("seed", console.seed)
-    before = stored.config if stored is not None else None
-    base = before or {"recipe": Recipe().to_json(), "training": {}, "valid_fraction": 0.1}
-    for name in ("model_options", "objective_options", "noise_options"):
-        recipe[name] = {**base["recipe"][name], **recipe.get(name, {})}
-    fraction = base["valid_fraction"] if given["valid_fraction"] is None else given["valid_fraction"]
-    if not 0 < fraction < 1:
-        raise InputError("a share between 0 and 1", str(fraction), where="--valid-fraction")
-    settings = TrainingSettings.of({**base["training"], **training})
-    config = {
-        "recipe": Recipe.from_json({**base["recipe"], **recipe}).resolved().to_json(),
-        "training": settings.to_json(),
-        "valid_fraction": fraction,
-    }
-    if before is not None:
-        _refuse_other_configuration(before, config)
-    return config, settings.seed
-
-
-def _was_given(name: str) -> bool:
-    source = click.get_current_context().get_parameter_source(name)
-    return source is not None and source.name != "DEFAULT"
-
-
-def _refuse_other_configuration(before: dict[str, Any], now: dict[str, Any]) -> None:
-    from concrete_score.files import canonical_json
-
-    for part in before:
-        old, new = before[part], now[part]
-        pairs = [(name, old[name], new.get(name)) for name in old] if isinstance(old, dict) else [(part, old, new)]
-        for name, was, is_now in pairs:
-            if canonical_json(was) != canonical_json(is_now):
-                raise InputError(
-                    f"this run's own {name} ({was})", str(is_now), "--resume", "leave it out, or begin another run"
-                )
-
-
-def _refuse_other_data(stored: "Run", facts: dict[str, Any], data: str) -> None:
-    known = dict(stored.info["data"])
-    if known != facts:
-        raise InputError(
-            f"the data of this run, {known['rows']} rows with SHA-256 {known['sha256'][:8]}…",
-            f"{facts['rows']} rows with {facts['sha256'][:8]}…, or other held-out rows",
-            where=data,
-            fix="give the same data, or begin another run",
-        )
-
-
-def _read(data: str, valid: str | None, fraction: float, seed: int) -> tuple["Tensor", "Tensor | None", dict[str, Any]]:
-    """Training rows, held-out rows, and what identifies them."""
-    import torch
-
-    from concrete_score.data import arrays
-    from concrete_score.randomness import generator
-
-    rows = arrays.read(data, "train")
-    facts: dict[str, Any] = {"rows": len(rows), "sha256": arrays.digest(rows), "valid": None}
-    named = not arrays.is_file(data) and ":" not in data
-    if valid is not None or named:
-        held_out = arrays.read(valid or data, "valid")
-        facts["valid"] = {"rows": len(held_out), "sha256": arrays.digest(held_out)}
-        return rows, held_out, {**facts, "sizes": arrays.sizes(rows, held_out)}
-    facts["sizes"] = arrays.sizes(rows)
-    count = round(len(rows) * fraction) if len(rows) > 1 else 0
-    order = torch.randperm(len(rows), generator=generator(seed, "split"))
-    return rows[order[count:]], rows[order[:count]], facts
 
 
 def _train(

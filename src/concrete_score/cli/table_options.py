@@ -22,6 +22,11 @@ class TableWishes(NamedTuple):
     max_categories: int
     missing: str
 
+    @classmethod
+    def none(cls) -> "TableWishes":
+        """Nothing asked for."""
+        return cls(None, (), (), (), 256, "refuse")
+
     def options(self) -> "TableOptions":
         """The same for the codec.
 
@@ -58,6 +63,13 @@ _OPTIONS = (
 
 data_dir_option = click.option(
     "--data-dir", metavar="DIR", type=click.Path(), help="A folder of named data sets, looked into first."
+)
+
+unknown_option = click.option(
+    "--unknown",
+    type=click.Choice(["refuse", "skip"]),
+    default="refuse",
+    help="Rows with values never seen in training: refuse them (the default), or skip them.",
 )
 
 

@@ -11,5 +11,7 @@ from concrete_score.data.native import as_frame as as_frame
 from concrete_score.data.options import TableOptions as TableOptions
 from concrete_score.data.read import read_file as read_file
 from concrete_score.data.source import load_table as load_table
+from concrete_score.data.splits import Splits as Splits
+from concrete_score.data.splits import load_splits as load_splits
 from concrete_score.data.write import to_csv as to_csv
 from concrete_score.data.write import write_table as write_table

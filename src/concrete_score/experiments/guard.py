@@ -10,12 +10,11 @@ from typing import Any
 from torch import Tensor
 
 from concrete_score.bench.checks import Check
-from concrete_score.data import arrays
+from concrete_score.data import load_splits
 from concrete_score.experiments.result import Findings, Settings
 from concrete_score.objectives import build
 from concrete_score.randomness import generator
 from concrete_score.registry import load
-from concrete_score.spaces import Space
 from concrete_score.training import Finished, TrainingSettings, Validated, WentBack, train
 from concrete_score.training.guard import ADVICE
 
@@ -24,8 +23,8 @@ DATA = "nltcs"
 
 def run(settings: Settings) -> Findings:
     """One guarded training, and what it told on the way."""
-    rows, valid, test = (arrays.read(f"{DATA}:{split}") for split in ("train", "valid", "test"))
-    space = Space(arrays.sizes(rows, valid, test))
+    codec, rows, valid, test = load_splits(DATA)
+    space = codec.space
     model: Any = load("models", "made")(space, generator=generator(settings.seed, "weights"))
     objective = build("csm", space, edges="all")
     how = TrainingSettings(

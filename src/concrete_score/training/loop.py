@@ -127,7 +127,9 @@ class _Loop:
         if settings.batch_size < self.world:
             raise InputError(f"a batch of at least {self.world}, one row a process", str(settings.batch_size))
         self.objective, self.settings, self.interrupted = objective, settings, interrupted
-        optimizer = torch.optim.Adam(model.parameters(), lr=settings.lr, fused=True)
+        optimizer = torch.optim.AdamW(
+            model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
+        )
         self.loss: Any = Loss(self.fabric.to_device(model), objective)
         self.optimizer: Any = optimizer
         self.backward: Callable[[Tensor], None] = torch.autograd.backward

@@ -1,0 +1,210 @@
+"""One call of ``csm fit``: its data, its configuration, and the run they belong to."""
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from concrete_score.cli.options import Console
+from concrete_score.cli.table_options import TableWishes
+from concrete_score.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from concrete_score.data import Frame, TableCodec
+    from concrete_score.runs import Run
+
+PIECES = ("model", "objective", "edges", "neighborhood")
+SETTINGS = ("steps", "minutes", "batch_size", "lr")
+
+
+@dataclass(eq=False)
+class Job:
+    """What to learn from, how to go on, and how to open the run."""
+
+    rows: "Tensor"
+    valid: "Tensor | None"
+    go_on: str
+    create: "Callable[[], Run]"
+    run: "Run | None" = None
+
+    def open(self) -> "Run":
+        """The run, created or opened once."""
+        self.run = self.run or self.create()
+        return self.run
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the rows come from, as the user said it."""
+
+    data: str
+    valid: str | None
+    data_dir: str | None
+    unknown: str
+    wishes: TableWishes
+
+    def words(self) -> list[str]:
+        """What to repeat on the command line; how the table is read is kept in the run."""
+        said = [("--valid", self.valid), ("--data-dir", self.data_dir)]
+        return [self.data, *(word for name, value in said if value is not None for word in (name, value))]
+
+
+class Table:
+    """The rows of a source as states, with what identifies them."""
+
+    def __init__(self, source: Source, stored: "Run | None", say: Callable[[str], None]) -> None:
+        from concrete_score.data import load_table
+        from concrete_score.data.held_out import digest
+
+        frame = load_table(source.data, "train", data_dir=source.data_dir, say=say)
+        self.codec = _codec(frame, source.wishes, stored)
+        missing = stored.config["missing"] if stored is not None else source.wishes.missing
+        self.states = self._encode(frame, missing, source.unknown, say)
+        self.valid: Tensor | None = None
+        self.facts: dict[str, Any] = {"rows": len(self.states), "sha256": digest(self.states), "valid": None}
+        held_out = source.valid or (source.data if _brings_held_out_rows(source.data) else None)
+        if held_out is not None:
+            frame = load_table(held_out, "valid", data_dir=source.data_dir, say=say)
+            self.valid = self._encode(frame, missing, source.unknown, say)
+            self.facts["valid"] = {"rows": len(self.valid), "sha256": digest(self.valid)}
+
+    def parts(self, fraction: float, seed: int) -> "tuple[Tensor, Tensor | None]":
+        """Training rows and held-out rows."""
+        from concrete_score.data.held_out import hold_out
+
+        return (self.states, self.valid) if self.valid is not None else hold_out(self.states, fraction, seed)
+
+    def _encode(self, frame: "Frame", missing: str, unknown: str, say: Callable[[str], None]) -> "Tensor":
+        found = self.codec.encode_rows(frame, missing="drop" if missing == "drop" else "refuse", unknown=unknown)
+        for count, words in ((found.blank, "blank cells dropped"), (found.unknown, "unseen values skipped")):
+            if count:
+                say(f"{frame.where}: {count:,} rows with {words}")
+        return found.encoded.states
+
+
+def _codec(frame: "Frame", wishes: TableWishes, stored: "Run | None") -> "TableCodec":
+    from concrete_score.data import TableCodec
+
+    if stored is None:
+        return TableCodec.fit(frame, wishes.options())
+    known = stored.codec
+    if not isinstance(known, TableCodec):
+        raise InputError("a run of a table", f"one of the kind {known.kind!r}", where=str(stored.path))
+    if wishes != TableWishes.none() and TableCodec.fit(frame, wishes.options()).to_json() != known.to_json():
+        raise InputError("the table read as when this run began", "other options", "--resume", "leave them out")
+    return known
+
+
+def _brings_held_out_rows(data: str) -> bool:
+    """Whether DATA is a set's bare name that has a part for validation."""
+    from concrete_score.data import data_sets
+    from concrete_score.data.source import is_path
+
+    return not is_path(data) and "valid" in data_sets().get(data, {})
+
+
+def make_job(console: Console, source: Source, out: Path, resume: bool, given: dict[str, Any]) -> Job:
+    """All that can be wrong is said here, before anything is written."""
+    from concrete_score import runs
+
+    if resume and not runs.exists(out):
+        console.say(f"{out}: nothing to resume, a new run")
+        resume = False
+    stored = runs.open(out) if resume else None
+    if stored is None and not console.force:
+        runs.refuse_occupied(out)
+    config, seed = _configuration(console, given, stored, source.wishes.missing)
+    table = Table(source, stored, console.say)
+    rows, valid = table.parts(config["valid_fraction"], seed)
+    go_on = shlex.join(["csm", "fit", *source.words(), "--out", str(out), "--resume"])
+    if stored is not None:
+        _refuse_other_data(stored, table.facts, source.data)
+        return Job(rows, valid, go_on, lambda: stored)
+    from concrete_score.training.recipe import Recipe
+    from concrete_score.training.settings import TrainingSettings
+
+    recipe = Recipe.from_json(config["recipe"])
+    recipe.build(table.codec.space, TrainingSettings.of(config["training"]))
+    console.say(f"{len(rows):,} rows to learn from, {0 if valid is None else len(valid):,} held out")
+
+    def create() -> "Run":
+        from concrete_score.training.processes import rank
+
+        if rank() > 0:  # the first process has made it
+            return runs.open(out)
+        codec = table.codec.to_json()
+        return runs.create(out, config=config, codec=codec, data=table.facts, seed=seed, force=console.force)
+
+    return Job(rows, valid, go_on, create)
+
+
+def _configuration(
+    console: Console, given: dict[str, Any], stored: "Run | None", missing: str
+) -> tuple[dict[str, Any], int]:
+    """What is to be done: what is given, over what the run was begun with or what is chosen."""
+    from concrete_score.data.held_out import FRACTION
+    from concrete_score.training.choice import choose
+    from concrete_score.training.recipe import Recipe, sort_settings
+    from concrete_score.training.settings import TrainingSettings
+
+    training, recipe = sort_settings(given["settings"])
+    training |= {name: given[name] for name in SETTINGS if given[name] is not None}
+    recipe |= {name: given[name] for name in PIECES if given[name] is not None}
+    if _was_given("seed") or stored is None:
+        training.setdefault("seed", console.seed)
+    fraction = given["valid_fraction"]
+    if fraction is not None and not 0 < fraction < 1:
+        raise InputError("a share between 0 and 1", str(fraction), where="--valid-fraction")
+    if stored is None:
+        choice = choose(recipe, training)
+        for line in choice.why:
+            console.say(f"chosen: {line}")
+        settings = TrainingSettings.of(choice.training)
+        config = {"recipe": choice.recipe.to_json(), "training": settings.to_json()}
+        return {**config, "valid_fraction": fraction or FRACTION, "missing": missing}, settings.seed
+    before = stored.config
+    for name in ("model_options", "objective_options", "noise_options"):
+        recipe[name] = {**before["recipe"][name], **recipe.get(name, {})}
+    settings = TrainingSettings.of({**before["training"], **training})
+    config = {
+        **before,
+        "recipe": Recipe.from_json({**before["recipe"], **recipe}).resolved().to_json(),
+        "training": settings.to_json(),
+        "valid_fraction": fraction or before["valid_fraction"],
+    }
+    _refuse_other_configuration(before, config)
+    return {"missing": "refuse", **config}, settings.seed
+
+
+def _was_given(name: str) -> bool:
+    source = click.get_current_context().get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
+def _refuse_other_configuration(before: dict[str, Any], now: dict[str, Any]) -> None:
+    from concrete_score.files import canonical_json
+
+    for part in before:
+        old, new = before[part], now[part]
+        pairs = [(name, old[name], new.get(name)) for name in old] if isinstance(old, dict) else [(part, old, new)]
+        for name, was, is_now in pairs:
+            if canonical_json(was) != canonical_json(is_now):
+                raise InputError(
+                    f"this run's own {name} ({was})", str(is_now), "--resume", "leave it out, or begin another run"
+                )
+
+
+def _refuse_other_data(stored: "Run", facts: dict[str, Any], data: str) -> None:
+    known = dict(stored.info["data"])
+    if known != facts:
+        raise InputError(
+            f"the data of this run, {known['rows']} rows with SHA-256 {known['sha256'][:8]}…",
+            f"{facts['rows']} rows with {facts['sha256'][:8]}…, or other held-out rows",
+            where=data,
+            fix="give the same data, or begin another run",
+        )
