@@ -1,9 +1,11 @@
 """What is chosen for the user, and that what was given is kept."""
 
 import pytest
+import torch
 
 from concrete_score.errors import InputError
-from concrete_score.training.choice import TRAINING, choose
+from concrete_score.spaces import Space
+from concrete_score.training.choice import COLUMNS, LEAST, MOST, TRAINING, choose, fit_to_rows
 
 
 def test_nothing_said():
@@ -11,7 +13,27 @@ def test_nothing_said():
     assert (choice.recipe.model, choice.recipe.objective, choice.recipe.edges) == ("made", "maximum_likelihood", None)
     assert choice.training == dict(TRAINING)
     assert any("maximum_likelihood" in line for line in choice.why)
-    assert any("steps at most" in line for line in choice.why)
+
+
+def test_steps_follow_the_rows_and_the_start_their_dependences():
+    a = torch.randint(2, (60_000, 1), generator=torch.Generator().manual_seed(0))
+    rows = torch.cat([a, a, 1 - a], 1)
+    few, many = (fit_to_rows(choose({}, {}), part, Space.bits(3)) for part in (rows[:100], rows))
+    assert (few.settings.steps, many.settings.steps) == (LEAST, MOST)
+    assert fit_to_rows(choose({}, {}), rows[:16_000], Space.bits(3)).settings.steps == 5_000
+    assert sum(map(len, many.recipe.model_options["parents"])) == 2
+    assert any("2 dependences" in line for line in many.why)
+    assert any("steps at most" in line for line in many.why)
+
+
+def test_what_was_said_about_the_start_is_kept():
+    rows = torch.tensor([[0, 0], [1, 1]] * 50)
+    for options in ({"order_seed": 3}, {"parents": [[], []]}):
+        choice = fit_to_rows(choose({"model_options": options}, {"steps": 9}), rows, Space.bits(2))
+        assert choice.recipe.model_options == options
+        assert choice.settings.steps == 9
+    wide = torch.zeros((2, COLUMNS + 1), dtype=torch.uint8)
+    assert "parents" not in fit_to_rows(choose({}, {}), wide, Space.bits(COLUMNS + 1)).recipe.model_options
 
 
 @pytest.mark.parametrize("objective", ["csm", "logistic", "score_entropy", "ratio_matching"])

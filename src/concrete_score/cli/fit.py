@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from concrete_score.cli.main import FAILED, INTERRUPTED
 from concrete_score.cli.fit_job import Job, Source, make_job
+from concrete_score.cli.main import FAILED, INTERRUPTED
 from concrete_score.cli.options import Console, common_options, examples, table
 from concrete_score.cli.table_options import TableWishes, data_dir_option, table_options, unknown_option
 from concrete_score.errors import InputError
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 @click.option("--objective", metavar="O", help="A name of 'csm list objectives'; maximum_likelihood.")
 @click.option("--edges", metavar="E", help="A name of 'csm list edges'.")
 @click.option("--neighborhood", metavar="N", help="A name of 'csm list neighborhoods'.")
-@click.option("--steps", metavar="S", type=int, help="Steps at most; 10000.")
+@click.option("--steps", metavar="S", type=int, help="Steps at most; 40 rounds through the rows, 2000 to 10000.")
 @click.option("--minutes", metavar="M", type=float, help="Stop after this long.")
 @click.option("--batch-size", metavar="B", type=int, help="Rows a step; 128.")
-@click.option("--lr", metavar="R", type=float, help="Adam's rate; 0.005, falling to 0.")
+@click.option("--lr", metavar="R", type=float, help="Adam's rate; 0.002, falling to 0.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any other setting; may be repeated.")
 @click.option("--resume", is_flag=True, help="Go on where a run was left; begin it if it was not begun.")
 @click.option("--tensorboard", is_flag=True, help="Also write TensorBoard scalars into RUN/tensorboard.")

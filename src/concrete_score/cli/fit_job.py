@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from concrete_score.data import Frame, TableCodec
     from concrete_score.runs import Run
+    from concrete_score.training.choice import Choice
 
 PIECES = ("model", "objective", "edges", "neighborhood")
 SETTINGS = ("steps", "minutes", "batch_size", "lr")
@@ -118,19 +119,22 @@ def make_job(console: Console, source: Source, out: Path, resume: bool, given: d
     stored = runs.open(out) if resume else None
     if stored is None and not console.force:
         runs.refuse_occupied(out)
-    config, seed = _configuration(console, given, stored, source.wishes.missing)
+    config, choice = _configuration(console, given, stored, source.wishes.missing)
+    seed = choice.settings.seed
     table = Table(source, stored, console.say)
     rows, valid = table.parts(config["valid_fraction"], seed)
     go_on = shlex.join(["csm", "fit", *source.words(), "--out", str(out), "--resume"])
     if stored is not None:
         _refuse_other_data(stored, table.facts, source.data)
         return Job(rows, valid, go_on, lambda: stored)
-    from concrete_score.training.recipe import Recipe
-    from concrete_score.training.settings import TrainingSettings
+    from concrete_score.training.choice import fit_to_rows
 
-    recipe = Recipe.from_json(config["recipe"])
-    recipe.build(table.codec.space, TrainingSettings.of(config["training"]))
     console.say(f"{len(rows):,} rows to learn from, {0 if valid is None else len(valid):,} held out")
+    choice.recipe.build(table.codec.space, choice.settings)
+    choice = fit_to_rows(choice, rows, table.codec.space)
+    for line in choice.why:
+        console.say(f"chosen: {line}")
+    config = {**config, "recipe": choice.recipe.to_json(), "training": choice.settings.to_json()}
 
     def create() -> "Run":
         from concrete_score.training.processes import rank
@@ -145,12 +149,11 @@ def make_job(console: Console, source: Source, out: Path, resume: bool, given: d
 
 def _configuration(
     console: Console, given: dict[str, Any], stored: "Run | None", missing: str
-) -> tuple[dict[str, Any], int]:
+) -> "tuple[dict[str, Any], Choice]":
     """What is to be done: what is given, over what the run was begun with or what is chosen."""
     from concrete_score.data.held_out import FRACTION
-    from concrete_score.training.choice import choose
+    from concrete_score.training.choice import Choice, choose
     from concrete_score.training.recipe import Recipe, sort_settings
-    from concrete_score.training.settings import TrainingSettings
 
     training, recipe = sort_settings(given["settings"])
     training |= {name: given[name] for name in SETTINGS if given[name] is not None}
@@ -162,23 +165,21 @@ def _configuration(
         raise InputError("a share between 0 and 1", str(fraction), where="--valid-fraction")
     if stored is None:
         choice = choose(recipe, training)
-        for line in choice.why:
-            console.say(f"chosen: {line}")
-        settings = TrainingSettings.of(choice.training)
-        config = {"recipe": choice.recipe.to_json(), "training": settings.to_json()}
-        return {**config, "valid_fraction": fraction or FRACTION, "missing": missing}, settings.seed
+        console.say(f"seed {choice.settings.seed}")  # a setting out of place is said before the data are read
+        return {"valid_fraction": fraction or FRACTION, "missing": missing}, choice
     before = stored.config
     for name in ("model_options", "objective_options", "noise_options"):
         recipe[name] = {**before["recipe"][name], **recipe.get(name, {})}
-    settings = TrainingSettings.of({**before["training"], **training})
+    now = Recipe.from_json({**before["recipe"], **recipe}).resolved()
+    choice = Choice(now, {**before["training"], **training})
     config = {
         **before,
-        "recipe": Recipe.from_json({**before["recipe"], **recipe}).resolved().to_json(),
-        "training": settings.to_json(),
+        "recipe": now.to_json(),
+        "training": choice.settings.to_json(),
         "valid_fraction": fraction or before["valid_fraction"],
     }
     _refuse_other_configuration(before, config)
-    return {"missing": "refuse", **config}, settings.seed
+    return {"missing": "refuse", **config}, choice
 
 
 def _was_given(name: str) -> bool:

@@ -66,6 +66,7 @@ class Layout:
         space: the sites.
         hidden: units in each layer.
         seed: None is the natural order; a number is that seed's random order.
+        given: the order itself.
 
     >>> layout = Layout(Space((2, 3, 2)), hidden=4)
     >>> layout.order.tolist(), layout.degree.tolist()
@@ -75,10 +76,13 @@ class Layout:
     space: Space
     hidden: int
     seed: int | None = None
+    given: tuple[int, ...] | None = None
 
     @cached_property
     def order(self) -> Tensor:
         """The sites, first to last ``(D,)``."""
+        if self.given is not None:
+            return torch.tensor(self.given)
         if self.seed is None:
             return torch.arange(self.space.num_sites)
         return torch.randperm(self.space.num_sites, generator=named_generator(self.seed, "MADE order"))
@@ -126,10 +130,14 @@ class Layout:
         place = torch.arange(self.space.num_sites)
         units = [0, *torch.searchsorted(self.degree, place, right=True).tolist()]
         features = [0, *torch.searchsorted(self.position[feature_site], place + 1, right=True).tolist()]
+        columns = self.columns()
+        parts = zip(self.order.tolist(), pairwise(units), pairwise(features), strict=True)
+        return [Step(d, self.space.sizes[d], slice(*u), columns[d], slice(*f)) for d, u, f in parts]
+
+    def columns(self) -> list[slice]:
+        """The outputs of each site."""
         end = self._widths.cumsum(0)
-        columns = torch.stack([end - self._widths, end], -1)[self.by_size.argsort()][self.order].tolist()
-        parts = zip(self.order.tolist(), pairwise(units), columns, pairwise(features), strict=True)
-        return [Step(d, self.space.sizes[d], slice(*u), slice(*c), slice(*f)) for d, u, c, f in parts]
+        return [slice(*ends) for ends in torch.stack([end - self._widths, end], -1)[self.by_size.argsort()].tolist()]
 
     @property
     def _widths(self) -> Tensor:

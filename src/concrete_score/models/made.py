@@ -1,6 +1,6 @@
 """MADE: a masked autoregressive density over sites of any sizes (paper, section 5.4 and appendix C.3)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 import torch
@@ -10,6 +10,7 @@ from torch.nn import functional
 from concrete_score.errors import InputError
 from concrete_score.models.layers import Linear, check_count, draw_categories, find_activation
 from concrete_score.models.layout import Layout
+from concrete_score.models.parents import ParentTables, parents_first
 from concrete_score.models.sites import SiteFeatures, SiteTable
 from concrete_score.shapes import PerState, States
 from concrete_score.spaces import Space
@@ -34,6 +35,9 @@ class MADE(nn.Module):
         blocks: residual blocks of two layers.
         activation: a name of `layers.ACTIVATIONS`.
         order_seed: None is the natural order of the sites; a number is that seed's random order.
+        parents: a few sites on which each site is known to depend. The order is then one of parents first, and the
+            network starts as the Bayesian network of these parents, counted from the rows (`start_from`): it learns
+            what that misses.
         generator: the source of the first weights.
         dtype: of the parameters.
 
@@ -52,6 +56,7 @@ class MADE(nn.Module):
         blocks: int = 2,
         activation: str = "tanh",
         order_seed: int | None = None,
+        parents: Sequence[Sequence[int]] | None = None,
         *,
         generator: torch.Generator,
         dtype: torch.dtype = torch.float32,
@@ -59,7 +64,10 @@ class MADE(nn.Module):
         super().__init__()
         check_count(hidden, "hidden")
         check_count(blocks, "blocks", least=0)
-        layout = Layout(space, hidden, order_seed)
+        if order_seed is not None and parents is not None:
+            raise InputError("parents or an order_seed", "both", where="order_seed", fix="parents decide the order")
+        given = None if parents is None else tuple(parents_first(parents, space))
+        layout = Layout(space, hidden, order_seed, given)
         self.space, self.normalized, self.hidden = space, True, hidden
         self.act = find_activation(activation)
         self.register_buffer("order", layout.order.to(generator.device), persistent=False)
@@ -71,6 +79,21 @@ class MADE(nn.Module):
         self.read = Linear(features.num_features, hidden, generator, dtype, read)
         self.blocks = nn.ModuleList(_Block(units, activation, generator, dtype) for _ in range(blocks))
         self.write = Linear(hidden, len(write), generator, dtype, write)
+        self.base = None if parents is None else ParentTables(space, parents, layout, dtype).to(generator.device)
+        if self.base is not None:
+            # At first the tables alone speak.
+            nn.init.zeros_(self.write.weight)
+            nn.init.zeros_(self.write.bias)
+
+    @property
+    def starts_from_rows(self) -> bool:
+        """Whether the rows tell it something before the first step."""
+        return self.base is not None
+
+    def start_from(self, rows: States) -> None:
+        """Count the parents' tables, if there are parents, from the training rows ``(N, D)``."""
+        if self.base is not None:
+            self.base.count(rows)
 
     def forward(self, x: States) -> PerState:
         """`log_density`."""
@@ -105,7 +128,7 @@ class MADE(nn.Module):
         torch.Size([3, 4])
         """
         rows = torch.zeros((n, self.space.num_sites), dtype=torch.int64, device=self.order.device)
-        return self._fill(rows, torch.zeros_like(rows, dtype=torch.bool), generator)
+        return self._fill(rows, None, generator)
 
     def sample_given(self, x: States, observed: Tensor, generator: torch.Generator) -> States:
         """``x`` with its unobserved sites drawn exactly given the observed ones ``(n, D)``.
@@ -137,37 +160,43 @@ class MADE(nn.Module):
         for block in self.blocks:
             hidden = block(hidden)
         outputs: Tensor = self.write(self.act(hidden))
-        return outputs
+        return outputs if self.base is None else outputs + self.base(rows)
 
     @torch.no_grad()
-    def _fill(self, rows: Tensor, observed: Tensor, generator: torch.Generator) -> Tensor:
+    def _fill(self, rows: Tensor, observed: Tensor | None, generator: torch.Generator) -> Tensor:
         for start in range(0, len(rows), _ROWS):
-            self._fill_part(rows[start : start + _ROWS], observed[start : start + _ROWS], generator)
+            part = slice(start, start + _ROWS)
+            self._fill_part(rows[part], None if observed is None else observed[part], generator)
         return rows
 
-    def _fill_part(self, rows: Tensor, observed: Tensor, generator: torch.Generator) -> None:
-        """Draw the unobserved sites of ``rows`` in place; see `sample` for why each unit is computed once."""
-        features = self.write.weight.new_zeros(len(rows), self.features.num_features)
-        cache = self.write.weight.new_zeros(2 * len(self.blocks) + 1, len(rows), self.hidden)
-        for step in self._plan:
+    def _fill_part(self, rows: Tensor, observed: Tensor | None, generator: torch.Generator) -> None:
+        """Draw the unobserved sites of ``rows`` in place; see `sample` for why each unit is computed once.
+
+        Everything lies the other way round, a line for each site or unit, so that what is read is in one piece.
+        """
+        features = self.write.weight.new_empty(self.features.num_features, len(rows))
+        cache = self.write.weight.new_empty(2 * len(self.blocks) + 1, self.hidden, len(rows))
+        units = torch.rand(rows.T.shape, generator=generator, dtype=torch.float64, device=generator.device)
+        values = rows.T.contiguous()
+        for step, unit in zip(self._plan, units.to(rows.device), strict=True):
             if step.units.start < step.units.stop:
-                self._advance(features[:, : step.features.start], cache, step.units)
-            logits = _part(self.write, cache[-1, :, : step.units.stop], step.columns)
-            # Values without an output have the logit 0 (layout.Group).
-            logits = functional.pad(logits, (step.size - logits.shape[-1], 0))
-            unit = torch.rand((len(rows), 1), generator=generator, dtype=torch.float64, device=generator.device)
-            drawn = draw_categories(logits, unit.to(rows.device)).squeeze(-1)
-            rows[:, step.site] = torch.where(observed[:, step.site], rows[:, step.site], drawn)
-            features[:, step.features] = self.features.part(rows[:, step.site], step.features)
+                self._advance(features[: step.features.start], cache, step.units)
+            logits = _part(self.write, cache[-1, : step.units.stop], step.columns)
+            logits = logits if self.base is None else logits + self.base.part(values, step)
+            drawn = _draw(logits, step.size, unit)
+            value = drawn if observed is None else torch.where(observed[:, step.site], values[step.site], drawn)
+            values[step.site] = value
+            features[step.features] = self.features.part(value, step.features).T
+        rows.copy_(values.T)
 
     def _advance(self, known: Tensor, cache: Tensor, new: slice) -> None:
         """Compute the units ``new`` of every layer, whose inputs are all final."""
         hidden = _part(self.read, known, new)
         for i, block in enumerate(cast("Iterable[_Block]", self.blocks)):
-            cache[2 * i, :, new] = self.act(hidden)
-            cache[2 * i + 1, :, new] = self.act(_part(block.first, cache[2 * i, :, : new.stop], new))
-            hidden = hidden + _part(block.second, cache[2 * i + 1, :, : new.stop], new)
-        cache[-1, :, new] = self.act(hidden)
+            cache[2 * i, new] = self.act(hidden)
+            cache[2 * i + 1, new] = self.act(_part(block.first, cache[2 * i, : new.stop], new))
+            hidden = hidden + _part(block.second, cache[2 * i + 1, : new.stop], new)
+        cache[-1, new] = self.act(hidden)
 
 
 made = MADE
@@ -189,5 +218,17 @@ class _Block(nn.Module):
 
 
 def _part(layer: Linear, inputs: Tensor, rows: slice) -> Tensor:
-    """Some outputs of a layer from the inputs they see, which come first; their mask is all ones there."""
-    return functional.linear(inputs, layer.weight[rows, : inputs.shape[-1]], layer.bias[rows])
+    """Some outputs of a layer from the inputs they see, which come first; their mask is all ones there.
+
+    One line for each input ``(k, n)`` and for each output.
+    """
+    return torch.addmm(layer.bias[rows, None], layer.weight[rows, : len(inputs)], inputs)
+
+
+def _draw(logits: Tensor, size: int, unit: Tensor) -> Tensor:
+    """One value a row from the outputs of a site ``(width, n)`` and float64 uniforms ``(n,)``."""
+    if size == 2:  # the first value, whose logit is 0, takes the uniforms below its probability
+        return (unit >= torch.sigmoid(-logits[0].double())).long()
+    # Values without an output have the logit 0 (layout.Group).
+    padded = functional.pad(logits.T, (size - len(logits), 0))
+    return draw_categories(padded, unit[:, None]).squeeze(-1)

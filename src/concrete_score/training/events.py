@@ -58,6 +58,8 @@ class Finished:
     best: float
     seconds: float
     message: str = ""
+    started: bool = False
+    """Whether the model knew the rows before the first step."""
 
     @property
     def diverged(self) -> bool:
@@ -66,8 +68,8 @@ class Finished:
 
     @property
     def usable(self) -> bool:
-        """Whether training ever improved on the untrained model."""
-        return self.best_step > 0
+        """Whether the model is better than an untrained one."""
+        return self.best_step > 0 or self.started
 
 
 Event = Progress | Validated | WentBack | Checkpoint | Finished

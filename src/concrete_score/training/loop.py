@@ -89,6 +89,11 @@ def _check_states(space: Space, states: Tensor, name: str) -> None:
         space.check(states, name)
 
 
+def starts_from_rows(model: nn.Module) -> bool:
+    """Whether a model reads the rows (``start_from``) before the first step, and is of use already then."""
+    return bool(getattr(model, "starts_from_rows", False))
+
+
 @dataclass(eq=False)
 class Packed:
     """Draws on their way through wrappers that would otherwise look into, convert or copy them."""
@@ -127,10 +132,11 @@ class _Loop:
         if settings.batch_size < self.world:
             raise InputError(f"a batch of at least {self.world}, one row a process", str(settings.batch_size))
         self.objective, self.settings, self.interrupted = objective, settings, interrupted
-        optimizer = torch.optim.AdamW(
-            model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
-        )
-        self.loss: Any = Loss(self.fabric.to_device(model), objective)
+        self.fabric.to_device(model)
+        if start is None and starts_from_rows(model):
+            model.start_from(rows.to(self.device))  # type: ignore[operator]
+        optimizer = torch.optim.Adam(model.parameters(), lr=settings.lr, fused=True)
+        self.loss: Any = Loss(model, objective)
         self.optimizer: Any = optimizer
         self.backward: Callable[[Tensor], None] = torch.autograd.backward
         if self.world > 1:  # alone, the wrappers would add a tenth to a small step and nothing else
@@ -266,4 +272,5 @@ class _Loop:
         if now.ended:
             now.model.load_state_dict(now.best)
         best = float("nan") if now.guard.best is None else now.guard.best
-        return Finished(now.step, why or now.ended, now.best_step, best, now.seconds, now.message)
+        started = starts_from_rows(now.model)
+        return Finished(now.step, why or now.ended, now.best_step, best, now.seconds, now.message, started)

@@ -29,8 +29,6 @@ class TrainingSettings:
     """Adam's rate at the start."""
     schedule: str = "cosine"
     """How the rate falls: a name of `SCHEDULES`."""
-    weight_decay: float = 0.0
-    """Share of a weight, times the rate, taken away at each step; 0 is plain Adam."""
     clip_norm: float | None = None
     """Limit of the gradient's norm; None for none."""
     average: float | None = None
@@ -116,7 +114,6 @@ _LEAST = {
     "refresh_every": 1,
     "pool": 1,
     "retries": 0,
-    "weight_decay": 0,
 }
 
 
