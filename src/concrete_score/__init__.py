@@ -12,18 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from concrete_score.errors import InputError as InputError
+    from concrete_score.estimator import ConcreteScoreEstimator as ConcreteScoreEstimator
+    from concrete_score.estimator import load as load
     from concrete_score.spaces import Space as Space
 
 __version__ = "0.1.0"
 
-_NAMES = {"InputError": "errors", "Space": "spaces"}
+_NAMES = {
+    "ConcreteScoreEstimator": "estimator",
+    "InputError": "errors",
+    "Space": "spaces",
+    "load": "estimator",
+}
 _ROOMS = (
     "baselines",
     "bench",
     "data",
     "errors",
+    "estimator",
     "experiments",
     "files",
+    "fitted",
     "likelihood",
     "metrics",
     "models",

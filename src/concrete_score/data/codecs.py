@@ -29,7 +29,7 @@ def codec_from_json(value: Any, where: str = "codec") -> Codec:
 def integers(sizes: tuple[int, ...]) -> TableCodec:
     """The codec of tables without names whose column ``d`` holds the numbers below ``sizes[d]``."""
     sites = tuple(Categories(f"x{d}", INTEGER, tuple(range(size))) for d, size in enumerate(sizes))
-    return TableCodec(sites, Form("npy", "int64"), named=False)
+    return TableCodec(sites, Form("npy", "<i8"), named=False)
 
 
 def _integers(value: Mapping[str, Any], where: str) -> TableCodec:

@@ -1,0 +1,394 @@
+"""A fitted model and the questions one asks of it: what the commands and the estimator share."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float, Integer
+from torch import Tensor
+
+from concrete_score.baselines.conditionals import check_query
+from concrete_score.errors import InputError
+from concrete_score.likelihood import Budget, LogLikelihood, PathDensity, exact, exact_sampler, sandwich
+from concrete_score.likelihood.exact import check_rows, row_log_densities
+from concrete_score.models.derived import DensityScore
+from concrete_score.models.layers import check_count
+from concrete_score.models.table import Table
+from concrete_score.neighborhoods import Product, check_same_space, hamming
+from concrete_score.protocols import DensityModel, Neighborhood, NoiseConditional, ScoreModel
+from concrete_score.samplers.base import all_edits
+from concrete_score.samplers.completions import COMPLETIONS, Cells, Impossible
+from concrete_score.samplers.conditional import Conditioner
+from concrete_score.scores import recover
+from concrete_score.shapes import States
+from concrete_score.spaces import ENUMERATION_LIMIT, Space
+from concrete_score.targets.pmf import Pmf, from_density
+
+Progress = Callable[[int, int], None]
+"""Told how much is done, and of how much."""
+
+RECOVERED = 4096
+"""States up to which a score model's distribution is the least-squares one; beyond, it is summed along paths."""
+PATHS = Budget(steps=100, chains=32, raise_chains=2, bound_rows=16, pilot_steps=10, pilot_chains=16)
+"""Of bounds on a score model's path density, each of whose evaluations takes a pass for every site."""
+DRAWN = 2**16
+"""Rows drawn between two words of progress."""
+RATIOS = 2**22
+"""Log-ratios held at once."""
+TIE = 1e-12
+"""Probabilities closer than this count as equal: rounding must not choose between them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Draws, how they were made, and what speaks against them."""
+
+    states: Integer[Tensor, "draws sites"]
+    """``(n, D)``."""
+    method: str
+    """``ancestral`` (the model's own), ``closed_form``, ``order`` and ``enumeration`` are exact; ``importance`` and the
+    names of kernels are not."""
+    warnings: tuple[str, ...] = ()
+    """Plain words; empty if nothing was found."""
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """Single changes of rows, by row and then the most welcome first; all ``(M,)``."""
+
+    row: Integer[Tensor, " changes"]
+    site: Integer[Tensor, " changes"]
+    value_from: Integer[Tensor, " changes"]
+    value_to: Integer[Tensor, " changes"]
+    log_ratio: Float[Tensor, " changes"]
+    """``log q(changed row) - log q(row)``; -inf if the change makes it impossible."""
+
+
+@dataclass(frozen=True, eq=False)
+class Imputed:
+    """Rows without blanks, how they were filled, and what speaks against it."""
+
+    states: Integer[Tensor, "*draws rows sites"]
+    """``(N, D)``; ``(M, N, D)`` for M draws."""
+    method: str
+    """As in `Drawn`, several joined by commas; ``none`` where nothing was blank."""
+    warnings: tuple[str, ...] = ()
+
+
+def by_number(site: int, value: int) -> str:
+    """How a cell is called where it has no better name."""
+    return f"site {site} = {value}"
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A trained model with what it needs to answer questions about states.
+
+    It answers for any density model, normalized or not, and for any score model; a noise-conditional one answers for
+    its weakest level. A score model's density is the one its log-ratios fit best on small spaces, and the sum of its
+    log-ratios along one fixed path a state beyond (DESIGN M12, M13). The model must not change afterwards: what is
+    enumerated once is kept.
+
+    Args:
+        model: the model.
+        space: of its states.
+        limit: completions of a row to enumerate; 65,536 by default, and more where they are only looked up.
+        describe: how a site's value is called in messages.
+
+    Raises:
+        InputError: neither a density nor a score model, or one of another space.
+
+    >>> from concrete_score.targets import asia
+    >>> fitted = Fitted(asia(), asia().space)
+    >>> given = fitted.sample(1000, torch.Generator().manual_seed(0), given={5: 1})   # either tuberculosis or cancer
+    >>> given.method, bool((given.states[:, 1] | given.states[:, 3]).all())
+    ('enumeration', True)
+    >>> blank = torch.tensor([[True, True, True, True, True, False, True, True]])
+    >>> fitted.impute([[0, 1, 0, 0, 0, 0, 1, 1]], blank, torch.Generator()).states[0, 5].item()
+    1
+    """
+
+    model: Any
+    space: Space
+    limit: int | None = None
+    describe: Callable[[int, int], str] = by_number
+
+    def __post_init__(self) -> None:
+        if self._score is None and not isinstance(self.model, DensityModel):
+            fix = "it must offer `log_density(x)`, or `neighborhood` and `log_ratios(x)`"
+            raise InputError("a density model or a score model", type(self.model).__name__, where="model", fix=fix)
+        own: Space = self.model.space if self._score is None else self._score.neighborhood.space
+        check_same_space(own, self.space, "model and data")
+
+    @torch.no_grad()
+    def sample(
+        self,
+        n: int,
+        generator: torch.Generator,
+        given: Mapping[int, int] | None = None,
+        sampler: str | None = None,
+        progress: Progress | None = None,
+    ) -> Drawn:
+        """``n`` rows, or ``n`` rows that meet a condition; exact where enumeration or the model allows.
+
+        Args:
+            n: at least 1.
+            generator: all randomness.
+            given: values of some sites.
+            sampler: a registered kernel instead of the best method; ``exact`` and ``ancestral`` included.
+            progress: told how much is done.
+
+        Raises:
+            InputError: before any work: a condition outside the space, a sampler that cannot run; or a condition of
+                probability zero, which is named.
+        """
+        check_count(n, "n")
+        x, observed = self._condition(given or {})
+        source = exact_sampler(self.model) if sampler in (None, "ancestral") and not given else None
+        if source is not None:
+            return Drawn(self._own_draws(source, n, generator, progress), "ancestral")
+        conditioner = self._conditioner(sampler, lambda row: "this condition" if given else "the model")
+        try:
+            done = conditioner.draw(x, observed, n, generator, progress)
+        except Impossible as impossible:
+            raise self._impossible(given or {}, impossible.came) from None
+        if observed.all() and self._density is not None and self._density.log_density(x).item() == -torch.inf:
+            raise self._impossible(given or {}, "probability 0")
+        return Drawn(done.states[:, 0], done.method, done.warnings)
+
+    @torch.no_grad()
+    def evaluate(
+        self,
+        states: Any,
+        generator: torch.Generator,
+        budget: Budget | None = None,
+        progress: Progress | None = None,
+    ) -> LogLikelihood:
+        """The mean log-likelihood of rows ``(N, D)``: exact, by enumeration, or between bounds (DESIGN M12)."""
+        rows, known = check_rows(self.space, states), self._normalized
+        if known is not None:
+            found = exact(known, rows)
+            return found if known is self.model else replace(found, method="enumeration")
+        if self._density is None:
+            words = "the density of this score model is not known: its edges change several sites at once"
+            return LogLikelihood(rows=len(rows), sites=self.space.num_sites, method="none", warnings=(words,))
+        budget = budget or (Budget() if self._score is None else PATHS)
+        return sandwich(self._density, rows, generator, budget, progress=progress)
+
+    @torch.no_grad()
+    def row_log_likelihoods(self, states: Any) -> Float[Tensor, " rows"] | None:
+        """``log q(x)`` of each row ``(N,)`` in float64; None where it cannot be had exactly."""
+        rows, known = check_rows(self.space, states), self._normalized
+        return None if known is None else row_log_densities(known, rows)
+
+    @torch.no_grad()
+    def log_ratios(self, states: Any, neighborhood: Neighborhood | None = None) -> Float[Tensor, "rows slots"]:
+        """``log q(N(x)_k) - log q(x)`` of rows ``(N, K)``; `hamming`, all single changes, by default.
+
+        Raises:
+            InputError: a row of probability zero, or a score model that does not know these ratios.
+        """
+        rows = check_rows(self.space, states)
+        wanted = neighborhood or hamming(self.space)
+        check_same_space(wanted.space, self.space, "neighborhood and data")
+        if self._score is not None:
+            own = self._score_log_ratios(self._score, rows, wanted)
+            if own is not None:
+                return own
+        density = self.model if self._score is None else self._density
+        if density is None:
+            raise InputError(
+                "the score model's own neighborhood", "another", "neighborhood", "a score model knows no other ratios"
+            )
+        self._refuse_impossible(density, rows)
+        return DensityScore(density, wanted).log_ratios(rows)
+
+    @torch.no_grad()
+    def explain(self, states: Any, top: int = 3) -> Changes:
+        """The ``top`` single changes of each row that raise its probability most, unwelcome ones included.
+
+        Args:
+            states: ``(N, D)``.
+            top: at most so many of each row.
+        """
+        check_count(top, "top")
+        rows, changes = check_rows(self.space, states), hamming(self.space)
+        step = max(1, RATIOS // max(1, changes.num_slots))
+        parts = []
+        for start in range(0, len(rows), step):
+            x = rows[start : start + step]
+            ratio, slot = self.log_ratios(x).double().sort(dim=-1, descending=True, stable=True)
+            ratio, slot = ratio[:, :top], slot[:, :top]
+            site, value = changes.edit(x[:, None].expand(*slot.shape, -1), slot)
+            row = torch.arange(start, start + len(x), device=x.device)[:, None].expand_as(slot)
+            parts.append([part.flatten() for part in (row, site, x.gather(1, site), value, ratio)])
+        return Changes(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+    @torch.no_grad()
+    def impute(
+        self,
+        states: Any,
+        observed: Any,
+        generator: torch.Generator,
+        draws: int | None = None,
+        sampler: str | None = None,
+        progress: Progress | None = None,
+    ) -> Imputed:
+        """Rows with their blanks filled: each by its most probable value given the observed cells, or by joint draws.
+
+        Args:
+            states: ``(N, D)``; what it holds in blank cells is ignored.
+            observed: bool ``(N, D)``.
+            generator: all randomness.
+            draws: None fills each blank with its most probable value, the smallest of equals; M completes each row so
+                many times ``(M, N, D)``.
+            sampler: a registered kernel instead of the best method each row allows.
+            progress: told how many rows are done.
+
+        Raises:
+            InputError: before any work: a sampler that cannot run; or a row whose observed cells have probability zero.
+        """
+        conditioner = self._conditioner(sampler)
+        if draws is not None:
+            check_count(draws, "draws")
+            done = conditioner.draw(states, observed, draws, generator, progress)
+            return Imputed(done.states, done.method, done.warnings)
+        rows, _ = check_query(states, observed, self.space)
+        filled = rows.clone()
+        for found in conditioner.cells(states, observed, generator, progress):
+            filled[found.cells.row, found.cells.site] = most_probable(found.cells.log_probs)
+        return Imputed(filled, found.method, found.warnings)
+
+    @torch.no_grad()
+    def conditional_probs(
+        self, states: Any, observed: Any, generator: torch.Generator, sampler: str | None = None
+    ) -> Cells:
+        """The distribution of every blank cell given the observed ones of its row, by row and site."""
+        parts = [found.cells for found in self._conditioner(sampler).cells(states, observed, generator)]
+        row, site, log_probs = (torch.cat(column) for column in zip(*parts, strict=True))
+        order = (row * self.space.num_sites + site).argsort()
+        return Cells(row[order], site[order], log_probs[order])
+
+    def _conditioner(
+        self, sampler: str | None, subject: Callable[[int], str] = lambda row: f"row {row}"
+    ) -> Conditioner:
+        target = self.model if self._score is None else self._score
+        return Conditioner(target, self._density, self.limit, sampler, subject)
+
+    def _condition(self, given: Mapping[int, int]) -> tuple[Tensor, Tensor]:
+        """One row ``(1, D)`` and which of its cells are given."""
+        x = torch.zeros(1, self.space.num_sites, dtype=torch.int64, device=self._device)
+        observed = torch.zeros_like(x, dtype=torch.bool)
+        for site, value in given.items():
+            if not 0 <= site < self.space.num_sites:
+                raise InputError(f"a site from 0 to {self.space.num_sites - 1}", str(site), where="given")
+            x[0, site], observed[0, site] = value, True
+        return self.space.check(x, "given"), observed
+
+    def _impossible(self, given: Mapping[int, int], came: str) -> InputError:
+        return InputError(
+            "a condition that the model gives some probability",
+            f"{came} for " + ", ".join(self.describe(site, value) for site, value in given.items()),
+            where="given",
+            fix="ask for something that can happen",
+        )
+
+    def _own_draws(self, source: Any, n: int, generator: torch.Generator, progress: Progress | None) -> Tensor:
+        parts: list[Tensor] = []
+        for start in range(0, n, DRAWN):
+            parts.append(source.sample(min(DRAWN, n - start), generator))
+            if progress is not None:
+                progress(start + len(parts[-1]), n)
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+    def _score_log_ratios(self, model: ScoreModel, rows: States, wanted: Neighborhood) -> Tensor | None:
+        """A score model's own log-ratios where they are those wanted, else None."""
+        own = model.neighborhood
+        step = max(1, RATIOS // max(1, own.num_slots))
+        if own == wanted:
+            return torch.cat([model.log_ratios(part).double() for part in torch.split(rows, step)])
+        changes = sum(size - 1 for size in self.space.sizes)
+        if not (isinstance(own, Product) and isinstance(wanted, Product) and own.num_slots == changes):
+            return None
+        if wanted != hamming(self.space):
+            return None
+        # All single changes, in slots of another order: through a table of each site's values.
+        parts = [_reordered(model.log_ratios(part).double(), part, own, wanted) for part in torch.split(rows, step)]
+        return torch.cat(parts)
+
+    def _refuse_impossible(self, density: DensityModel, rows: States) -> None:
+        zero = row_log_densities(density, rows) == -torch.inf
+        if zero.any():
+            raise InputError(
+                "rows that the model gives some probability",
+                "probability 0",
+                where=f"row {int(zero.nonzero()[0])}",
+                fix="a ratio to nothing is undefined: leave the row out, or fit a model without zeros",
+            )
+
+    @cached_property
+    def _score(self) -> ScoreModel | None:
+        """The score model, at the weakest noise if it has levels; None for a density."""
+        if isinstance(self.model, DensityModel):
+            return None
+        found = self.model.at(0) if isinstance(self.model, NoiseConditional) else self.model
+        return found if isinstance(found, ScoreModel) else None
+
+    @cached_property
+    def _density(self) -> DensityModel | None:
+        """The density, as a table where the space is small; None for a score model that has none."""
+        if self._score is None:
+            small = self.space.num_states <= COMPLETIONS and not isinstance(self.model, Table | Pmf)
+            return from_density(self.model) if small else self.model
+        if self.space.num_states <= RECOVERED:
+            try:
+                states = self.space.enumerate()
+                found = recover(self._score.log_ratios(states), self._score.neighborhood)
+                return Pmf(self.space, found.log_pmf)
+            except InputError:
+                pass  # ratios of zero, from a raw head: no distribution fits them, but paths may avoid them
+        try:
+            path = PathDensity(self._score)
+        except InputError:
+            return None
+        return from_density(path) if self.space.num_states <= COMPLETIONS else path
+
+    @cached_property
+    def _normalized(self) -> DensityModel | None:
+        """A density whose sum is known to be 1, by itself or by enumeration; None where it cannot be had."""
+        if self._score is None and self.model.normalized:
+            normalized: DensityModel = self.model
+            return normalized
+        if isinstance(self._density, Pmf):
+            return self._density
+        if self._score is None and self.space.num_states <= ENUMERATION_LIMIT:
+            return from_density(self.model)
+        return None
+
+    @property
+    def _device(self) -> torch.device | None:
+        parameters = getattr(self.model, "parameters", None)
+        first = next(iter(parameters()), None) if callable(parameters) else None
+        return None if first is None else first.device
+
+
+def most_probable(log_probs: Float[Tensor, "cells values"]) -> Integer[Tensor, " cells"]:
+    """The value of the largest probability ``(B, V) -> (B,)``, the smallest of equals.
+
+    >>> most_probable(torch.tensor([[0.2, 0.4, 0.4], [1.0, 0.0, 0.0]]).log()).tolist()
+    [1, 0]
+    """
+    probs = log_probs.exp()
+    values = torch.arange(probs.shape[-1], device=probs.device)
+    best = probs >= probs.amax(-1, keepdim=True) - TIE
+    return torch.where(best, values, len(values)).amin(-1)
+
+
+def _reordered(ratios: Tensor, x: Tensor, own: Product, wanted: Product) -> Tensor:
+    """Log-ratios by the slots of ``own`` ``(n, K)`` as those of ``wanted``, both all single changes."""
+    width = max(own.space.sizes)
+    table = ratios.new_zeros(len(x), own.space.num_sites * width)
+    place = [site * width + value for site, value in (all_edits(own, x), all_edits(wanted, x))]
+    return table.scatter_(1, place[0], ratios).gather(1, place[1])

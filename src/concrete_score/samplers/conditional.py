@@ -1,0 +1,249 @@
+"""Conditional draws and the distributions of blank cells, by the best method each row allows (DESIGN M13, §5)."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Integer
+from torch import Tensor
+
+from concrete_score.baselines.conditionals import Conditionals, check_query
+from concrete_score.errors import InputError
+from concrete_score.models.table import Table
+from concrete_score.protocols import DensityModel
+from concrete_score.samplers.clamped import default_kernel, named_kernel
+from concrete_score.samplers.completions import COMPLETIONS, Cells, Impossible, Known
+from concrete_score.samplers.methods import Chains, ClosedForm, Enumeration, Importance, Method, Order
+from concrete_score.samplers.resampling import proposals
+from concrete_score.samplers.run import Progress
+from concrete_score.spaces import ENUMERATION_LIMIT, Space
+from concrete_score.targets.pmf import Pmf
+
+
+@dataclass(frozen=True, eq=False)
+class Completed:
+    """Completed rows, by which methods, and what speaks against them."""
+
+    states: Integer[Tensor, "draws rows sites"]
+    """``(M, N, D)``."""
+    method: str
+    warnings: tuple[str, ...] = ()
+
+
+class Found(NamedTuple):
+    """Distributions of the blanks of some rows, by one method, and what speaks against the last ones given."""
+
+    cells: Cells
+    method: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Conditioner:
+    """Answers ``q(blanks | observed)`` for rows of any pattern, each by the first method that serves it.
+
+    Exact ones come first: a baseline's closed form, enumeration of at most ``limit`` completions, an autoregressive
+    model's own order. Then importance resampling from ancestral draws with Gibbs moves, for autoregressive models, and
+    chains of a kernel for all others.
+
+    Args:
+        model: a density or score model; kernels run on it.
+        density: what is enumerated; the model itself by default, where it is one.
+        limit: completions of a row to enumerate; None is `COMPLETIONS`, or all where they are only looked up.
+        sampler: a registered kernel instead: ``exact`` enumerates, ``ancestral`` takes the model's own draws, any other
+            runs chains.
+        subject: what a row is called in warnings.
+
+    Raises:
+        InputError: the sampler cannot run on this model, or no method serves it.
+
+    >>> from concrete_score.models import MADE
+    >>> model = MADE(Space.bits(4), generator=torch.Generator().manual_seed(0))
+    >>> x, known = torch.tensor([[0, 0, 0, 1]]), torch.tensor([[False, False, False, True]])
+    >>> done = Conditioner(model).draw(x, known, 100, torch.Generator().manual_seed(0))
+    >>> done.states.shape, done.method, bool((done.states[..., 3] == 1).all())
+    (torch.Size([100, 1, 4]), 'enumeration', True)
+    """
+
+    model: Any
+    density: DensityModel | None = None
+    limit: int | None = None
+    sampler: str | None = None
+    subject: Callable[[int], str] = lambda row: f"row {row}"
+
+    def __post_init__(self) -> None:
+        self._methods  # noqa: B018 - built, and thereby checked, at once
+
+    @property
+    def space(self) -> Space:
+        """The model's."""
+        space: Space = self.model.space if isinstance(self.model, DensityModel) else self.model.neighborhood.space
+        return space
+
+    def draw(
+        self, x: Any, observed: Any, draws: int, generator: torch.Generator, progress: Progress | None = None
+    ) -> Completed:
+        """``draws`` completions of every row ``(M, N, D)``.
+
+        Args:
+            x: ``(N, D)``; what it holds in blank cells is ignored.
+            observed: bool ``(N, D)``.
+            draws: of each row, M.
+            generator: all randomness.
+            progress: told how many rows are done; for a single row of chains, how many steps.
+
+        Raises:
+            Impossible: a row whose observed cells have probability zero.
+        """
+        rows, known = check_query(x, observed, self.space)
+        states = rows.expand(draws, -1, -1).clone()
+        tally = _Tally(self.subject)
+        # An order's draws cost one pass each, which is less than enumerating for one or a few.
+        for method, part in self._shares(known, ("closed_form", "order", "enumeration")):
+            for piece in _located(method.draw(rows[part], known[part], draws, generator, progress), part):
+                states[:, part[piece.rows]] = piece.states
+                tally.note(method, part[piece.rows], piece.quality, piece.warnings)
+                if progress is not None and len(rows) > 1:
+                    progress(tally.rows, len(rows))
+        return Completed(states, tally.method, tally.warnings(draws))
+
+    def cells(
+        self, x: Any, observed: Any, generator: torch.Generator, progress: Progress | None = None
+    ) -> Iterator[Found]:
+        """The distribution of every blank cell, those of some rows at a time; the last one carries all warnings.
+
+        Raises:
+            Impossible: a row whose observed cells have probability zero.
+        """
+        rows, known = check_query(x, observed, self.space)
+        tally = _Tally(self.subject)
+        for method, part in self._shares(known, ("closed_form", "enumeration", "order")):
+            for spread in _located(method.cells(rows[part], known[part], generator), part):
+                tally.note(method, part[spread.rows], spread.quality, ())
+                cells = spread.cells
+                yield Found(Cells(part[cells.row], cells.site, cells.log_probs), tally.method)
+                if progress is not None:
+                    progress(tally.rows, len(rows))
+        empty = torch.empty(0, dtype=torch.int64, device=rows.device)
+        nothing = Cells(empty, empty, torch.empty(0, max(self.space.sizes), dtype=torch.float64, device=rows.device))
+        yield Found(nothing, tally.method, tally.warnings(0))
+
+    def _shares(self, observed: Known, preferred: tuple[str, ...]) -> Iterator[tuple[Method, Tensor]]:
+        """Methods with the rows each of them serves; rows without a blank are nobody's."""
+        left = ~observed.all(-1)
+        rank = {name: place for place, name in enumerate(preferred)}
+        shares = []
+        for method in sorted(self._methods, key=lambda method: rank.get(method.name, len(rank))):
+            part = (left & method.serves(observed)).nonzero().squeeze(-1)
+            left[part] = False
+            if len(part):
+                shares.append((method, part))
+        if left.any():
+            raise self._unserved(int(left.nonzero()[0]))
+        return iter(shares)
+
+    def _unserved(self, row: int) -> InputError:
+        reason = {
+            "exact": f"at most {ENUMERATION_LIMIT} completions to enumerate",
+            "ancestral": "observed sites that come first in the model's order",
+        }
+        return InputError(
+            reason.get(self.sampler or "", "a model that can be sampled"),
+            "others",
+            where=f"sampler {self.sampler!r}, {self.subject(row)}",
+            fix="leave the sampler out, or name a kernel that clamps any site, such as `gibbs`",
+        )
+
+    @cached_property
+    def _methods(self) -> tuple[Method, ...]:
+        if self.sampler is None:
+            return self._by_default()
+        named = {"exact": self._exact, "ancestral": self._own}
+        return named[self.sampler]() if self.sampler in named else (self._chains(self.sampler),)
+
+    def _by_default(self) -> tuple[Method, ...]:
+        if isinstance(self.model, Conditionals):
+            return (ClosedForm(self.model),)
+        density, propose = self._enumerated, proposals(self.model)
+        counted: tuple[Method, ...] = () if density is None else (Enumeration(density, self._limit(density)),)
+        if propose is not None:
+            return (*self._orders(), *counted, Importance(self.model, propose))
+        return (*counted, self._chains(default_kernel(self.model)))
+
+    def _exact(self) -> tuple[Method, ...]:
+        if self._enumerated is None:
+            raise _cannot_run("exact", "a density model to enumerate", self.model)
+        return (Enumeration(self._enumerated, ENUMERATION_LIMIT),)
+
+    def _own(self) -> tuple[Method, ...]:
+        own = (ClosedForm(self.model),) if isinstance(self.model, Conditionals) else self._orders()
+        if not own:
+            raise _cannot_run("ancestral", "a model that draws its own conditionals", self.model)
+        return own
+
+    def _orders(self) -> tuple[Method, ...]:
+        return (Order(self.model),) if hasattr(self.model, "order") and proposals(self.model) is not None else ()
+
+    def _chains(self, name: str) -> Method:
+        return Chains(self.model, named_kernel(name, self.model), name, proposals(self.model))
+
+    @property
+    def _enumerated(self) -> DensityModel | None:
+        return self.model if self.density is None and isinstance(self.model, DensityModel) else self.density
+
+    def _limit(self, density: DensityModel) -> int:
+        if self.limit is not None:
+            return self.limit
+        return ENUMERATION_LIMIT if isinstance(density, Table | Pmf) else COMPLETIONS
+
+
+class _Tally:
+    """Methods used and rows done, with what is to be said of them."""
+
+    def __init__(self, subject: Callable[[int], str]) -> None:
+        self.subject, self.rows = subject, 0
+        self.notes: dict[Method, list[tuple[Tensor, Tensor | None, tuple[str, ...]]]] = {}
+
+    def note(self, method: Method, rows: Tensor, quality: Tensor | None, warnings: tuple[str, ...]) -> None:
+        """Some rows are done."""
+        self.rows += len(rows)
+        self.notes.setdefault(method, []).append((rows, quality, warnings))
+
+    @property
+    def method(self) -> str:
+        """The names of all methods used; ``none`` where nothing was blank."""
+        return ", ".join(method.name for method in self.notes) or "none"
+
+    def warnings(self, draws: int) -> tuple[str, ...]:
+        """One sentence for each method that is not to be trusted."""
+        said: list[str] = []
+        for method, notes in self.notes.items():
+            said.extend(word for _, _, warnings in notes for word in warnings)
+            judged = [(rows, quality) for rows, quality, _ in notes if quality is not None]
+            if judged:
+                rows, quality = (torch.cat(parts) for parts in zip(*judged, strict=True))
+                said.extend(self._sentence(rows, *method.doubts(quality, draws)))
+        return tuple(said)
+
+    def _sentence(self, rows: Tensor, doubtful: Tensor, words: str) -> list[str]:
+        if not doubtful.any():
+            return []
+        first = rows[doubtful].sort().values[:3].tolist()
+        others = int(doubtful.sum()) - len(first)
+        names = ", ".join(map(self.subject, first)) + (f" and {others} more" if others else "")
+        return [f"{words} at worst for {names}: do not trust what was drawn there"]
+
+
+def _cannot_run(name: str, expected: str, model: Any) -> InputError:
+    fix = "leave the sampler out, or name a kernel that needs no such thing, such as `gibbs`"
+    return InputError(expected, type(model).__name__, where=f"sampler {name!r}", fix=fix)
+
+
+def _located(pieces: Iterator[Any], rows: Tensor) -> Iterator[Any]:
+    """The pieces of a method that was given some of the rows; an impossible one is named by its place among all."""
+    try:
+        yield from pieces
+    except Impossible as impossible:
+        raise Impossible(int(rows[impossible.row]), impossible.came) from None

@@ -1,0 +1,151 @@
+"""Importance resampling from clamped ancestral draws: conditionals of an autoregressive model against its order."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial, singledispatch
+from typing import Any
+
+import torch
+from jaxtyping import Float, Integer
+from torch import Tensor
+
+from concrete_score.models.layers import draw_categories
+from concrete_score.models.made import MADE
+from concrete_score.samplers.base import uniform
+from concrete_score.samplers.completions import BATCH, CELLS, Impossible, Known, Rows
+from concrete_score.shapes import PerState, States
+
+FIRST = 64
+"""Proposals of each row in the first round; later rounds quadruple what there is."""
+ENOUGH = 4
+"""Effective proposals wanted for each draw: then draws repeat each other little and count as independent."""
+MOST = 4096
+"""Proposals of one row at most, or 16 for each draw if that is more."""
+
+Propose = Callable[[Rows, Known, torch.Generator], tuple[States, PerState]]
+"""From rows ``(n, D)`` and their observed cells to one completed draw of each, and its log-weight ``(n,)``."""
+
+
+@singledispatch
+def proposals(model: Any) -> Propose | None:
+    """How a model draws blanks each given the sites before it, observed ones kept; None if it cannot.
+
+    The draws follow ``Π_{d blank} q(x_d | before)``, so that a draw of ``q(· | observed)`` weighs
+    ``w = Π_{d observed} q(x_d | before)``, and the mean of w is ``q(observed)``. A model with its own
+    ``propose_given(x, observed, generator)`` is asked for it.
+    """
+    return getattr(model, "propose_given", None)
+
+
+@proposals.register
+def _made(model: MADE) -> Propose | None:
+    return partial(_propose, model)
+
+
+@torch.no_grad()
+def _propose(model: MADE, x: Rows, observed: Known, generator: torch.Generator) -> tuple[States, PerState]:
+    # `sample_given` without its demand on the order: what it draws is then a proposal.
+    states = model._fill(torch.where(observed, x, 0), observed, generator)
+    step = max(1, 2 * CELLS // (x.shape[-1] * max(model.space.sizes)))
+    parts = zip(torch.split(states, step), torch.split(observed, step), strict=True)
+    return states, torch.cat([_weigh(model, *part) for part in parts])
+
+
+def _weigh(model: MADE, states: Tensor, observed: Tensor) -> Tensor:
+    table = model.site_log_conditionals(states).double()
+    own = table.gather(-1, states[..., None]).squeeze(-1)
+    return torch.where(observed, own, 0.0).sum(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Resampled:
+    """Draws of each row, in proportion to the weights of its proposals."""
+
+    states: Integer[Tensor, "draws rows sites"]
+    """``(M, n, D)``."""
+    effective: Float[Tensor, " rows"]
+    """``(Σw)² / Σw²``: as how many draws of the conditional the proposals of a row count."""
+    proposed: Float[Tensor, " rows"]
+    """How many there were."""
+    log_marginal: Float[Tensor, " rows"]
+    """``log mean(w)``, an estimate of ``log q(observed cells)``."""
+
+
+@torch.no_grad()
+def resample(propose: Propose, x: Rows, observed: Known, draws: int, generator: torch.Generator) -> Resampled:
+    """``draws`` completions of each row by self-normalized importance resampling.
+
+    Rows are given proposals until they count for `ENOUGH` each draw, or there are `MOST`. Only the chosen ones are
+    kept: each of them gives way to one of a new round with the round's share of all weight so far, which is the same
+    as choosing among all proposals at the end.
+
+    Args:
+        propose: from `proposals`.
+        x: checked states ``(n, D)``.
+        observed: which cells are known ``(n, D)``.
+        draws: of each row, M.
+
+    >>> from concrete_score.spaces import Space
+    >>> model = MADE(Space.bits(3), generator=torch.Generator().manual_seed(0))
+    >>> known = torch.tensor([[True, False, False]])
+    >>> found = resample(proposals(model), torch.zeros(1, 3).long(), known, 5, torch.Generator().manual_seed(0))
+    >>> found.states.shape, round(float(found.effective / found.proposed), 6)   # in the order: all weights are equal
+    (torch.Size([5, 1, 3]), 1.0)
+    """
+    pool = _Pool.empty(x, draws)
+    wanted, most = max(FIRST, ENOUGH * draws), max(MOST, 16 * draws)
+    size = FIRST
+    while True:
+        active = ((pool.effective < wanted) & (pool.count < most)).nonzero().squeeze(-1)
+        if not len(active):
+            pool.check()
+            return Resampled(pool.states, pool.effective, pool.count, pool.log_sum - pool.count.log())
+        for rows in torch.split(active, max(1, BATCH // size)):
+            shape = (len(rows), size, -1)
+            known = observed[rows, None].expand(shape).flatten(0, 1)
+            states, log_weight = propose(x[rows, None].expand(shape).flatten(0, 1), known, generator)
+            pool.add(rows, states.reshape(shape), log_weight.double().reshape(shape[:2]), generator)
+        size = min(BATCH, 3 * int(pool.count.max()))
+
+
+@dataclass(eq=False)
+class _Pool:
+    """What is kept of all proposals so far."""
+
+    states: Tensor
+    log_sum: Tensor
+    log_square: Tensor
+    count: Tensor
+
+    @classmethod
+    def empty(cls, x: Tensor, draws: int) -> "_Pool":
+        nothing = torch.full((len(x),), -torch.inf, dtype=torch.float64, device=x.device)
+        return cls(x.expand(draws, -1, -1).clone(), nothing, nothing.clone(), torch.zeros_like(nothing))
+
+    @property
+    def effective(self) -> Tensor:
+        """``(n,)``; 0 while no proposal has any weight."""
+        return torch.where(self.log_sum > -torch.inf, (2 * self.log_sum - self.log_square).exp(), 0.0)
+
+    def check(self) -> None:
+        """Refuse rows none of whose proposals has any weight."""
+        empty = (self.log_sum == -torch.inf).nonzero()
+        if len(empty):
+            row = int(empty[0, 0])
+            raise Impossible(row, f"none of {int(self.count[row]):,} ancestral draws that agrees with them")
+
+    def add(self, rows: Tensor, states: Tensor, log_weight: Tensor, generator: torch.Generator) -> None:
+        """One round: states ``(r, size, D)`` and their log-weights ``(r, size)``."""
+        draws = len(self.states)
+        total = log_weight.logsumexp(-1)
+        # A round without any weight replaces nothing, whatever is chosen from it.
+        safe = torch.where(total[:, None] > -torch.inf, log_weight, 0.0)
+        unit = uniform((2, len(rows), draws), generator, states.device)
+        chosen = draw_categories(safe, unit[0])
+        fresh = states.gather(1, chosen[..., None].expand(-1, -1, states.shape[-1])).transpose(0, 1)
+        after = torch.logaddexp(self.log_sum[rows], total)
+        replaced = (unit[1] < (total - after).exp()[:, None]).T
+        self.states[:, rows] = torch.where(replaced[..., None], fresh, self.states[:, rows])
+        self.log_sum[rows] = after
+        self.log_square[rows] = torch.logaddexp(self.log_square[rows], (2 * log_weight).logsumexp(-1))
+        self.count[rows] += log_weight.shape[1]
