@@ -129,6 +129,13 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "guard": Entry(
             "experiments.guard:run", "f = r² on flips of real data diverges, and the guard catches it", "5.4"
         ),
+        "tables": Entry("experiments.tables:run", "known truths learned with nothing said, and how far off it is"),
+        "explain": Entry("experiments.explain:run", "planted mistakes, and which model finds them first"),
+        "figure2": Entry("experiments.figure2:run", "sixteen categories sampled through their scores", "5.2, figure 2"),
+        "table1": Entry(
+            "experiments.table1:run", "eight data sets of bits, a MADE trained by every method", "5.4, table 1"
+        ),
+        "table2": Entry("experiments.table1:run_table2", "table 1 with the likelihood; the same cells", "B.1, table 2"),
         "estimators": Entry("experiments.estimators:run", "the noise of each way to draw edges, at equal cost", "4.2"),
     },
 }

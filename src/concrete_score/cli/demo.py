@@ -1,38 +1,41 @@
 """``csm demo``: the main job on embedded data, held against the known truth."""
 
-from math import exp, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from concrete_score.cli.options import Console, common_options, examples, table
+from concrete_score.cli.words import in_words
 from concrete_score.files import atomic, refuse_existing, write_json
 
 if TYPE_CHECKING:
     from concrete_score.experiments.demo import Demo
 
+FILES = ("demo.json", "demo.png")
+
 
 @click.command(epilog=examples("csm demo", "csm demo --seed 1 --out demo", "csm demo --json"))
-@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Also write demo.json and demo.png there.")
+@click.option(
+    "--out", metavar="DIR", type=click.Path(path_type=Path), help="Keep the table, the run, demo.json and a picture."
+)
 @common_options
 def demo(console: Console, out: Path | None) -> None:
-    """Draw rows of the Asia network and look at them from every side.
+    """Learn a clinic's table, draw from it, fill its blanks, explain its strangest row.
 
-    Its truth is known, so everything is held against it: Concrete scores, the support, fitted models.
+    The rows come from the Asia network, whose truth is known: every answer is held against the exact one.
     """
     if out is not None:
-        for name in ("demo.json", "demo.png"):
+        for name in (*FILES, "clinic.csv", "run"):
             refuse_existing(out / name, console.force)
-    console.say("drawing, scoring and fitting …")
     console.use_torch()
     from concrete_score.experiments.demo import run
 
-    found = run(console.seed)
+    found = run(console.seed, out=out, say=console.say)
     if out is not None:
         _write(found, out)
         console.say(f"written to {out}")
-    console.give(found.to_json(), lambda: render(found))
+    console.give(found.to_json(), lambda: render(found, out))
 
 
 def _write(found: "Demo", out: Path) -> None:
@@ -43,54 +46,30 @@ def _write(found: "Demo", out: Path) -> None:
     write_json(out / "demo.json", found.to_json())
 
 
-def render(found: "Demo") -> str:
+def render(found: "Demo", out: Path | None = None) -> str:
     """The demo for reading."""
-    return "\n\n".join(
-        [_preview(found), _changes(found.explanation), _support(found.support), _models(found), _recovery(found)]
-    )
+    parts = [_preview(found), _support(found.support), _models(found), _samples(found.samples)]
+    return "\n\n".join([*parts, _imputation(found.imputation), _explanation(found.explanation), _next(out)])
 
 
 def _preview(found: "Demo") -> str:
-    title = f"1. {found.rows:,} rows of the Asia network, drawn from the known truth (seed {found.seed}); the first:"
+    title = f"1. A clinic's table: {found.rows:,} rows drawn from the Asia network (seed {found.seed}); the first:"
     return table(found.preview["columns"], found.preview["rows"], title)
 
 
-def _changes(explanation: dict[str, Any]) -> str:
-    title = "2. What would make the first row more probable? Every single change, by its exact Concrete score:"
-    rows = [
-        (c["column"], f"{c['from']} → {c['to']}", f"{c['concrete_score']:+.3f}", in_words(c["log_ratio"]))
-        for c in explanation["changes"]
-    ]
-    return table(["column", "change", "score", "in words"], rows, title)
-
-
-def in_words(log_ratio: float) -> str:
-    """A log-ratio as one would say it.
-
-    >>> in_words(0.7), in_words(-0.7), in_words(float("-inf"))
-    ('2.0 times as probable', '2.0 times less probable', 'impossible')
-    """
-    if not isfinite(log_ratio):
-        return "impossible"
-    factor = f"{exp(abs(log_ratio)):.1f} times"
-    return f"{factor} as probable" if log_ratio >= 0 else f"{factor} less probable"
-
-
 def _support(found: dict[str, Any]) -> str:
-    shares = ", ".join(f"{share:.4f}" for share in found["piece_shares"])
     masses = ", ".join(f"{mass:.4f}" for mass in found["possible_piece_masses"])
     return (
-        "3. Is the support one piece under single flips?\n"
-        f"   {found['distinct']} distinct rows fall into {found['pieces']} pieces (shares {shares}).\n"
+        "2. Is the support one piece under single changes? (csm diagnose)\n"
         f"   {found['possible_states']} of {found['all_states']} states are possible; they form"
         f" {found['possible_pieces']} pieces (masses {masses}).\n"
-        "   No chain of possible single flips leads from one piece to another, so scores on single flips cannot say\n"
-        "   how much each piece weighs: use a connected neighborhood, or likelihood."
+        "   No chain of possible single changes leads from one to the other, so ratios of single changes cannot say\n"
+        "   how much each weighs. csm fit therefore learns by likelihood, or by ratios to the model's own draws."
     )
 
 
 def _models(found: "Demo") -> str:
-    title = "4. Models fitted to the rows, held against the truth by enumeration (nats per row):"
+    title = "3. What was learned, held against the truth by enumeration (nats per row):"
     rows = [
         (m["model"], f"{m['log_likelihood']:.4f}", f"{m['kl']:.4f}", f"{m['impossible_mass']:.4f}")
         for m in found.models
@@ -98,8 +77,34 @@ def _models(found: "Demo") -> str:
     return table(["model", "log-likelihood", "KL(truth || model)", "mass on impossible states"], rows, title)
 
 
-def _recovery(found: "Demo") -> str:
-    return (
-        "5. Sixteen categories, found again from their Concrete scores on a cycle alone:\n"
-        f"   largest error of a probability {found.recovery['largest_error']:.1e}."
+def _samples(found: dict[str, Any]) -> str:
+    given = ", ".join(f"{name}={value}" for name, value in found["given"].items())
+    title = (
+        f"4. {found['draws']:,} rows drawn given {given} (csm sample --given {given}); how often each column is yes:"
     )
+    rows = [(each["column"], f"{each['drawn']:.3f}", f"{each['truth']:.3f}") for each in found["shares"]]
+    return table(["column", "drawn", "truth"], rows, title)
+
+
+def _imputation(found: dict[str, Any]) -> str:
+    return (
+        f"5. {found['cells']:,} blanked cells of new rows, filled (csm impute):\n"
+        f"   {found['right']:.1%} rightly; the truth itself would fill {found['best_possible']:.1%} rightly.\n"
+        f"   Log-loss {found['log_loss']:.4f} nats a cell; the truth's own {found['least_log_loss']:.4f}."
+    )
+
+
+def _explanation(found: dict[str, Any]) -> str:
+    cells = ", ".join(f"{name} {value}" for name, value in found["cells"].items())
+    title = f"6. The strangest new row, and what would make it likelier (csm explain):\n   {cells}"
+    rows = [
+        (c["column"], f"{c['from']} → {c['to']}", in_words(c["log_ratio"]), in_words(c["exact_log_ratio"]))
+        for c in found["changes"]
+    ]
+    return table(["column", "change", "by the model", "in truth"], rows, title)
+
+
+def _next(out: Path | None) -> str:
+    data = out / "clinic.csv" if out is not None else "your.csv"
+    lines = (f"csm fit {data} --out runs/mine", "csm sample runs/mine -n 10", f"csm explain runs/mine {data} --top 3")
+    return "\n".join(["Next, on a file of your own:" if out is None else "Next:", *(f"   {line}" for line in lines)])

@@ -29,12 +29,17 @@ class Entry(NamedTuple):
 
 COMMANDS = {
     "demo": Entry("concrete_score.cli.demo:demo", "The main job on embedded data, against the known truth."),
-    "reproduce": Entry("concrete_score.cli.reproduce:reproduce", "The paper's figures and tables, checked."),
-    "list": Entry("concrete_score.cli.list_names:list_names", "Names with one line and the paper's section."),
-    "bench": Entry("concrete_score.cli.bench:bench", "Performance, as ratios taken in one run."),
     "fit": Entry("concrete_score.cli.fit:fit", "Learn a model from a table, into a run directory."),
-    "diagnose": Entry("concrete_score.cli.diagnose:diagnose", "Is the support of a table one piece? In plain words."),
+    "sample": Entry("concrete_score.cli.sample:sample", "Draw rows from a run, also given some columns."),
+    "evaluate": Entry("concrete_score.cli.evaluate:evaluate", "A table's log-likelihood, exact or between bounds."),
+    "explain": Entry("concrete_score.cli.explain:explain", "The single changes that make each row likelier."),
+    "impute": Entry("concrete_score.cli.impute:impute", "Fill blank cells, by the likeliest value or by draws."),
+    "show": Entry("concrete_score.cli.show:show", "A run's columns, configuration, measurements and files."),
+    "diagnose": Entry("concrete_score.cli.diagnose:diagnose", "What a table lets one learn, or how healthy a run is."),
     "data": Entry("concrete_score.cli.data:data", "Named data sets, listed and fetched."),
+    "list": Entry("concrete_score.cli.list_names:list_names", "Names with one line and the paper's section."),
+    "reproduce": Entry("concrete_score.cli.reproduce:reproduce", "The paper's figures and tables, checked."),
+    "bench": Entry("concrete_score.cli.bench:bench", "Performance, as ratios taken in one run."),
 }
 
 

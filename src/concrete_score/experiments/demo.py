@@ -1,21 +1,33 @@
-"""The main job in small, on a truth that is known: rows, scores, support, fitted models, recovery (``csm demo``)."""
+"""The main job on a truth that is known (``csm demo``): a clinic's table is learned, drawn from, filled and explained.
 
+The rows come from the Asia network, so that every answer can be held against the exact one.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import polars as pl
 import torch
-from torch import Tensor
 
-from concrete_score.baselines import ChowLiu, Independent, Mixture
-from concrete_score.neighborhoods import cycle, diagnose_support, hamming
+from concrete_score.baselines import ChowLiu, Independent
+from concrete_score.data import as_frame, write_table
+from concrete_score.estimator import ConcreteScoreEstimator
+from concrete_score.fitted import Fitted
+from concrete_score.neighborhoods import diagnose_support, hamming
 from concrete_score.protocols import DensityModel
 from concrete_score.randomness import generator
-from concrete_score.scores import log_ratios, recover
 from concrete_score.shapes import States
-from concrete_score.targets import BayesianNetwork, Pmf, asia, from_density, sixteen_categories
+from concrete_score.targets import BayesianNetwork, Pmf, asia, from_density
 
-ROWS = 5_000
+ROWS, HELD_OUT = 20_000, 2_000
+STEPS = 4_000
+DRAWS = 10_000
+CONDITION = {"either": "yes"}
+"""Tuberculosis or cancer: no chain of possible single changes leads there from a healthy row."""
 SHOWN = 5
+CSV, RUN = "clinic.csv", "run"
 
 
 @dataclass(frozen=True)
@@ -25,54 +37,63 @@ class Demo:
     seed: int
     rows: int
     preview: dict[str, Any]
-    explanation: dict[str, Any]
     support: dict[str, Any]
     models: list[dict[str, Any]]
-    recovery: dict[str, Any]
+    samples: dict[str, Any]
+    imputation: dict[str, Any]
+    explanation: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """One object; an impossible change has the log-ratio -inf (null once written) and the Concrete score -1."""
+        """One object; an impossible change has the log-ratio -inf, null once written."""
         return dict(vars(self))
 
 
-def run(seed: int = 0, rows: int = ROWS) -> Demo:
-    """Draw ``rows`` rows of the Asia network and look at them from every side."""
+def run(
+    seed: int = 0,
+    rows: int = ROWS,
+    steps: int = STEPS,
+    out: Path | None = None,
+    say: Callable[[str], None] = lambda message: None,
+) -> Demo:
+    """Draw ``rows`` rows of the Asia network, learn them, and ask everything one may ask.
+
+    Args:
+        seed: of all randomness.
+        rows: of the table.
+        steps: of the training.
+        out: where to leave the table and the run.
+        say: takes lines of progress.
+    """
     network = asia()
     states = network.sample(rows, generator(seed, "demo rows"))
+    held_out = network.sample(HELD_OUT, generator(seed, "demo held-out rows"))
+    table = as_table(network, states)
+    say(f"learning {rows:,} rows …")
+    model = ConcreteScoreEstimator(steps=steps, random_state=seed).fit(table)
+    say("sampling, filling blanks and explaining …")
+    if out is not None:
+        model.save(out / RUN, force=True)
+        write_table(as_frame(table), out / CSV, force=True)
     return Demo(
         seed=seed,
         rows=rows,
-        preview={"columns": list(network.names), "rows": [_words(network, row) for row in states[:SHOWN]]},
-        explanation=explain(network, states[0]),
+        preview={"columns": table.columns, "rows": [list(row) for row in table.head(SHOWN).rows()]},
         support=support(network, states),
-        models=fitted(network, states, seed),
-        recovery=recovery(sixteen_categories()),
+        models=compared(network, states, model),
+        samples=samples(network, model),
+        imputation=imputation(network, held_out, model, seed),
+        explanation=explanation(network, held_out, model),
     )
 
 
-def explain(network: BayesianNetwork, row: States) -> dict[str, Any]:
-    """Every single change of one row with its exact log-ratio and Concrete score, the most welcome first.
+def as_table(network: BayesianNetwork, states: States) -> pl.DataFrame:
+    """States in the network's words.
 
-    >>> changes = explain(asia(), torch.zeros(8, dtype=torch.int64))["changes"]
-    >>> changes[0]["column"], changes[-1]["log_ratio"], changes[-1]["concrete_score"]
-    ('smoke', -inf, -1.0)
+    >>> as_table(asia(), torch.tensor([[0, 0, 1, 0, 1, 0, 0, 1]])).rows()
+    [('no', 'no', 'yes', 'no', 'yes', 'no', 'no', 'yes')]
     """
-    flips = hamming(network.space)
-    ratio = log_ratios(network, flips, row)
-    site, value = flips.edit(row.expand(flips.num_slots, -1), torch.arange(flips.num_slots))
-    order = ratio.argsort(descending=True, stable=True)
-    changes = [
-        {
-            "column": network.names[d],
-            "from": network.values[d][int(row[d])],
-            "to": network.values[d][int(value[k])],
-            "log_ratio": float(ratio[k]),
-            "concrete_score": float(ratio[k].expm1()),
-        }
-        for k in order.tolist()
-        for d in [int(site[k])]
-    ]
-    return {"row": dict(zip(network.names, _words(network, row), strict=True)), "changes": changes}
+    cells = states.tolist()
+    return pl.DataFrame({name: [network.values[d][row[d]] for row in cells] for d, name in enumerate(network.names)})
 
 
 def support(network: BayesianNetwork, states: States) -> dict[str, Any]:
@@ -97,19 +118,20 @@ def support(network: BayesianNetwork, states: States) -> dict[str, Any]:
     }
 
 
-def fitted(network: BayesianNetwork, states: States, seed: int) -> list[dict[str, Any]]:
-    """The baselines fitted to the rows and held against the truth, by enumeration."""
+def compared(network: BayesianNetwork, states: States, model: ConcreteScoreEstimator) -> list[dict[str, Any]]:
+    """What was learned, beside two baselines and the truth, all by enumeration."""
     truth, space = network.joint(), network.space
     models: dict[str, DensityModel] = {
         "truth": truth,
-        "independent": Independent.fit(states, space),
+        "ours": model.fitted_.model,
         "chow_liu": ChowLiu.fit(states, space),
-        "mixture": Mixture.fit(states, space, generator=generator(seed, "demo mixture")),
+        "independent": Independent.fit(states, space),
     }
-    return [{"model": name, **_held_against(truth, from_density(model))} for name, model in models.items()]
+    return [{"model": name, **held_against(truth, from_density(each))} for name, each in models.items()]
 
 
-def _held_against(truth: Pmf, model: Pmf) -> dict[str, float]:
+def held_against(truth: Pmf, model: Pmf) -> dict[str, float]:
+    """Expected log-likelihood, KL divergence and the mass on what cannot happen, exactly."""
     possible = truth.log_pmf.isfinite()
     p, log_p, log_q = truth.probabilities[possible], truth.log_pmf[possible], model.log_pmf[possible]
     return {
@@ -119,18 +141,82 @@ def _held_against(truth: Pmf, model: Pmf) -> dict[str, float]:
     }
 
 
-def recovery(truth: Pmf) -> dict[str, Any]:
-    """A distribution found again from its Concrete scores alone (paper, theorem 1), and how far off it is."""
-    ring = cycle(truth.space)
-    found = recover(log_ratios(truth, ring, truth.space.enumerate()), ring).log_pmf.exp()
+def samples(network: BayesianNetwork, model: ConcreteScoreEstimator) -> dict[str, Any]:
+    """Draws given a condition: how often each column is "yes", and how often it truly is."""
+    drawn = model.sample(DRAWS, given=CONDITION)
+    everything = network.space.enumerate()
+    weight = network.log_density(everything).exp()
+    for name, value in CONDITION.items():
+        d = network.names.index(name)
+        weight = weight * (everything[:, d] == network.values[d].index(value))
+    share = (everything.double() * (weight / weight.sum())[:, None]).sum(0)
     return {
-        "target": "sixteen_categories",
-        "neighborhood": "cycle",
-        "truth": truth.probabilities.tolist(),
-        "recovered": found.tolist(),
-        "largest_error": float((found - truth.probabilities).abs().max()),
+        "given": dict(CONDITION),
+        "draws": DRAWS,
+        "first": [list(row) for row in drawn.head(SHOWN).rows()],
+        "shares": [
+            {
+                "column": name,
+                "value": network.values[d][1],
+                "drawn": float((drawn[name] == network.values[d][1]).mean() or 0.0),
+                "truth": float(share[d]),
+            }
+            for d, name in enumerate(network.names)
+        ],
     }
 
 
-def _words(network: BayesianNetwork, row: Tensor) -> list[str]:
-    return [network.values[d][value] for d, value in enumerate(row.tolist())]
+def imputation(network: BayesianNetwork, held_out: States, model: ConcreteScoreEstimator, seed: int) -> dict[str, Any]:
+    """Two cells of every held-out row blanked and filled: how often rightly, and the best anyone could do."""
+    gen = generator(seed, "demo blanks")
+    hidden = torch.rand(held_out.shape, generator=gen).argsort(-1)[:, :2]
+    observed = torch.ones_like(held_out, dtype=torch.bool).scatter_(1, hidden, False)
+    table = as_table(network, held_out)
+    seen = observed.numpy()
+    blanked = table.with_columns(
+        pl.when(pl.Series(seen[:, d])).then(pl.col(name)).alias(name) for d, name in enumerate(network.names)
+    )
+    filled = model.impute(blanked)
+    truth = Fitted(network, network.space)
+    best = truth.impute(held_out, observed, gen).states
+    right = torch.stack([torch.from_numpy((filled[name] == table[name]).to_numpy()) for name in table.columns], 1)
+    answers, exact = (each.conditional_probs(held_out, observed, gen) for each in (model.fitted_, truth))
+    loss, least = (-float(_told(cells, held_out).mean()) for cells in (answers, exact))
+    return {
+        "cells": int((~observed).sum()),
+        "right": float(right[~observed].double().mean()),
+        "best_possible": float((best == held_out)[~observed].double().mean()),
+        "log_loss": loss,
+        "least_log_loss": least,
+        "example": {
+            "blanked": list(blanked.row(0)),
+            "filled": list(filled.row(0)),
+            "was": list(table.row(0)),
+        },
+    }
+
+
+def explanation(network: BayesianNetwork, held_out: States, model: ConcreteScoreEstimator) -> dict[str, Any]:
+    """The least probable held-out row, and the single changes that would mend it; the truth's own ratio beside ours."""
+    table = as_table(network, held_out)
+    scores = model.score_samples(table)
+    at = int(scores.argmin())
+    row = held_out[at]
+    changes = []
+    for change in model.explain(table[at]).to_dicts():
+        d = network.names.index(change["column"])
+        other = row.clone()
+        other[d] = network.values[d].index(change["to"])
+        exact = network.log_density(torch.stack([row, other]))
+        changes.append({**change, "row": at, "exact_log_ratio": float(exact[1] - exact[0])})
+    return {
+        "row": at,
+        "log_likelihood": float(scores[at]),
+        "cells": dict(zip(table.columns, table.row(at), strict=True)),
+        "changes": changes,
+    }
+
+
+def _told(cells: Any, rows: States) -> torch.Tensor:
+    """The log-probability that was given to what is true ``(blanks,)``."""
+    return cells.log_probs.gather(1, rows[cells.row, cells.site][:, None]).squeeze(1)  # type: ignore[no-any-return]

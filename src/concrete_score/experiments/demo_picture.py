@@ -1,4 +1,4 @@
-"""The demo in one picture: a row's single changes, fitted models, and a distribution found again from its scores."""
+"""The demo in one picture: the strangest row's changes, the models, and conditional draws beside the truth."""
 
 from math import isfinite
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ def picture(demo: Demo) -> bytes:
     left, middle, right = figure.subplots(1, 3, width_ratios=(1.2, 1, 1.2))
     _changes(left, demo)
     _models(middle, demo)
-    _recovery(right, demo)
+    _samples(right, demo)
     for axes in (left, middle, right):
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(colors=INK, labelsize=8.5)
@@ -35,7 +35,7 @@ def _changes(axes: "Axes", demo: Demo) -> None:
         if not isfinite(change["log_ratio"]):
             axes.text(-0.06, at, "impossible", ha="right", va="center", fontsize=8.5, color=INK, style="italic")
     axes.axvline(0, color=INK, lw=0.8)
-    axes.set(title="One row: the log-ratio of every single change", xlabel="log p(changed) − log p(row)")
+    axes.set(title="The strangest row: what would mend it", xlabel="log q(changed) − log q(row)")
 
 
 def _models(axes: "Axes", demo: Demo) -> None:
@@ -46,10 +46,12 @@ def _models(axes: "Axes", demo: Demo) -> None:
     axes.set(title="Fitted models: KL(truth ‖ model)", ylabel="nats")
 
 
-def _recovery(axes: "Axes", demo: Demo) -> None:
-    found = demo.recovery
-    places = range(len(found["truth"]))
-    axes.bar(places, found["truth"], color=QUIET, width=0.7, label="truth")
-    axes.plot(places, found["recovered"], "o", ms=5, color=ACCENT, label="from scores")
+def _samples(axes: "Axes", demo: Demo) -> None:
+    shares = demo.samples["shares"]
+    places = range(len(shares))
+    axes.bar(places, [each["truth"] for each in shares], color=QUIET, width=0.7, label="truth")
+    axes.plot(places, [each["drawn"] for each in shares], "o", ms=5, color=ACCENT, label="drawn")
+    axes.set_xticks(places, [each["column"] for each in shares])
     axes.legend(frameon=False, fontsize=8.5, labelcolor=INK)
-    axes.set(title=f"Found again from scores (error {found['largest_error']:.0e})", xlabel="category")
+    given = ", ".join(f"{name}={value}" for name, value in demo.samples["given"].items())
+    axes.set(title=f"Share of yes, given {given}")

@@ -1,0 +1,164 @@
+"""Tables whose truth is known, learned with nothing said: how far is what ``csm fit`` chooses from the best possible?
+
+The Asia network, whose support single flips cannot cross, and random networks of mixed categories; likelihoods,
+conditional draws and filled blanks are all held against the truth's own.
+"""
+
+import random
+from math import sqrt
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from concrete_score.bench.checks import Check
+from concrete_score.data.held_out import FRACTION, hold_out
+from concrete_score.experiments.result import Findings, Settings
+from concrete_score.experiments.units import Unit, complete
+from concrete_score.fitted import Fitted
+from concrete_score.randomness import generator
+from concrete_score.samplers.completions import Cells
+from concrete_score.targets.asia import asia
+from concrete_score.targets.bayesian_network import BayesianNetwork, random_network
+from concrete_score.targets.pmf import from_density
+from concrete_score.training import Finished, fit
+from concrete_score.training.choice import choose, fit_to_rows
+
+ROWS, TEST, BLANKED = 20_000, 20_000, 2_000
+COLUMNS, PARENTS, NETWORKS = 12, 2, 3
+CONDITIONS = {
+    "smoke=yes": {"smoke": "yes"},
+    "either=yes": {"either": "yes"},
+    "xray=yes, dysp=no, asia=yes": {"xray": "yes", "dysp": "no", "asia": "yes"},
+}
+"""From a healthy row, single flips of possible rows never reach either=yes."""
+DRAWS = 20_000
+
+
+def run(settings: Settings) -> Findings:
+    """Asia, then the mixed networks."""
+    networks = range(1 if settings.quick else NETWORKS)
+    units = [Unit("asia", clinic), *(Unit(f"mixed-{k}", mixed, {"network": k}) for k in networks)]
+    found = complete(units, settings)
+    bound = {"kl": 0.1, "gap": 0.4, "accuracy": 0.1, "loss": 0.1} if settings.quick else _BOUNDS
+    clinic_found = found["asia"]
+    checks = [
+        Check.at_most("asia: KL(truth || model), nats", clinic_found["kl"], bound["kl"]),
+        *(
+            Check.at_most(f"asia given {name}: largest |z| ({method})", z, 4.5)
+            for method, values in clinic_found["conditionals"].items()
+            for name, z in values.items()
+        ),
+        Check.at_most("asia: imputed cells' log-loss over the truth's own", clinic_found["excess_loss"], bound["loss"]),
+    ]
+    for k in networks:
+        value = found[f"mixed-{k}"]
+        checks += [
+            Check.at_most(f"mixed {k}: nats below the truth's log-likelihood", value["gap"], bound["gap"]),
+            Check.at_most(f"mixed {k}: accuracy below the best possible", value["accuracy_lost"], bound["accuracy"]),
+        ]
+    return Findings({}, found, tuple(checks))
+
+
+_BOUNDS = {"kl": 0.01, "gap": 0.05, "accuracy": 0.02, "loss": 0.02}
+
+
+def clinic(settings: Settings) -> dict[str, Any]:
+    """The Asia network."""
+    network = asia()
+    fitted, ended = learned(network, settings)
+    truth, model = network.joint(), from_density(fitted.model)
+    possible = truth.log_pmf.isfinite()
+    kl = (truth.probabilities * (truth.log_pmf - model.log_pmf))[possible].sum()
+    losses = blanked_cells(network, fitted, settings)
+    forced = Fitted(fitted.model, network.space, limit=1)
+    gen = generator(settings.seed, "conditional draws")
+    conditionals = {
+        name: {text: _conditional_z(each, network, given, gen) for text, given in CONDITIONS.items()}
+        for name, each in (("enumeration", fitted), ("importance", forced))
+    }
+    return {
+        "kl": float(kl),
+        "excess_loss": losses["excess_loss"],
+        "conditionals": conditionals,
+        "steps": ended.step,
+        "seconds": round(ended.seconds, 1),
+    }
+
+
+def mixed(settings: Settings, network: int) -> dict[str, Any]:
+    """A random network of 12 columns of 2 to 6 values, each with up to two parents."""
+    chance = random.Random(network)
+    sizes = [chance.randint(2, 6) for _ in range(COLUMNS)]
+    truth = random_network(sizes, PARENTS, generator(network, "mixed network"))
+    fitted, ended = learned(truth, settings)
+    test = truth.sample(TEST, generator(settings.seed, "test rows"))
+    best, ours = truth.log_density(test), fitted.row_log_likelihoods(test)
+    if ours is None:
+        raise RuntimeError("the default model has an exact likelihood")
+    gap = best - ours
+    return {
+        "sizes": sizes,
+        "truth": float(best.mean()),
+        "ours": float(ours.mean()),
+        "gap": float(gap.mean()),
+        "gap_stderr": float(gap.std()) / sqrt(len(gap)),
+        **blanked_cells(truth, fitted, settings),
+        "steps": ended.step,
+        "seconds": round(ended.seconds, 1),
+    }
+
+
+def learned(truth: BayesianNetwork, settings: Settings) -> tuple[Fitted, Finished]:
+    """What ``csm fit`` makes of rows of a network when nothing is said."""
+    rows = truth.sample(ROWS, generator(settings.seed, "training rows")).to(torch.uint8)
+    train, valid = hold_out(rows, FRACTION, settings.seed)
+    choice = choose({}, {"seed": settings.seed, **({"steps": 600, "valid_every": 200} if settings.quick else {})})
+    choice = fit_to_rows(choice, train, truth.space)
+    built = choice.recipe.build(truth.space, choice.settings)
+    ended = fit(built.model, built.objective, train, choice.settings, valid=valid, device=settings.device)
+    return Fitted(built.model.requires_grad_(False), truth.space), ended
+
+
+def blanked_cells(truth: BayesianNetwork, fitted: Fitted, settings: Settings) -> dict[str, float]:
+    """Two random cells of each row blanked: log-loss and accuracy of their distributions, ours and the truth's own."""
+    gen = generator(settings.seed, "blanks")
+    rows = truth.sample(BLANKED, gen)
+    hidden = torch.rand(rows.shape, generator=gen).argsort(-1)[:, :2]
+    observed = torch.ones_like(rows, dtype=torch.bool).scatter_(1, hidden, False)
+    exact, ours = (each.conditional_probs(rows, observed, gen) for each in (Fitted(truth, truth.space), fitted))
+    (best_loss, best_accuracy), (loss, accuracy) = (_judged(cells, rows) for cells in (exact, ours))
+    return {
+        "loss": loss,
+        "excess_loss": loss - best_loss,
+        "accuracy": accuracy,
+        "accuracy_lost": best_accuracy - accuracy,
+    }
+
+
+def _judged(cells: Cells, rows: Tensor) -> tuple[float, float]:
+    value = rows[cells.row, cells.site]
+    told = cells.log_probs.gather(1, value[:, None]).squeeze(1)
+    return -float(told.mean()), float((cells.log_probs.argmax(1) == value).double().mean())
+
+
+def _conditional_z(fitted: Fitted, network: BayesianNetwork, given: dict[str, str], gen: torch.Generator) -> float:
+    """Draws given a condition against the model's own exact conditional: the largest |z| over all pairs of columns."""
+    sites = {network.names.index(name): network.values[network.names.index(name)].index(v) for name, v in given.items()}
+    states = network.space.enumerate()
+    holds = torch.stack([states[:, d] == value for d, value in sites.items()]).all(0)
+    weight = fitted.model.log_density(states).double().exp() * holds
+    drawn = fitted.sample(DRAWS, gen, sites).states
+    expected = _pairs(states, weight / weight.sum())
+    found = _pairs(drawn, torch.full((DRAWS,), 1 / DRAWS, dtype=torch.float64))
+    spread = (expected * (1 - expected)).clamp(min=0.0).div(DRAWS).sqrt()
+    certain = spread < 1e-8
+    # What is certain under the condition must be certain among the draws.
+    z = torch.where((found - expected).abs() > 1e-6, torch.inf, 0.0).where(certain, (found - expected) / spread)
+    return float(z.abs().max())
+
+
+def _pairs(states: Tensor, weight: Tensor) -> Tensor:
+    """``P(x_d = 1, x_e = 1)`` for all columns of bits ``(D, D)``; the diagonal holds the marginals."""
+    bits = states.double()
+    return bits.T @ (bits * weight.double()[:, None])
