@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.cli import clinic
+
 ROWS = "".join(f"{k % 2},{'x' if k % 2 else 'y'},{k % 3}\n" for k in range(60))
 
 
@@ -74,3 +76,59 @@ def test_standard_input_is_csv(csm, monkeypatch):
 )
 def test_mistakes_are_one_line(misused, table, words):
     misused("diagnose", "--quiet", *(word.format(table=table) for word in words))
+
+
+class TestRun:
+    @pytest.fixture(autouse=True)
+    def _short(self, monkeypatch):
+        monkeypatch.setattr("concrete_score.report.mixing.KEPT", 60)
+        monkeypatch.setattr("concrete_score.report.mixing.BURN_IN", 10)
+
+    @pytest.fixture
+    def run(self, tmp_path):
+        return clinic.clinic_run(tmp_path / "run")
+
+    @pytest.fixture
+    def rows(self, csm, run, tmp_path):
+        """Rows the model itself has drawn: the best data it could have."""
+        path = tmp_path / "rows.csv"
+        path.write_text(csm("sample", run, "-n", "400", "--quiet").out)
+        return str(path)
+
+    def test_a_sound_model_of_its_own_rows(self, csm, run, rows):
+        code, out, _ = csm("diagnose", run, "--data", rows, "--json")
+        assert code == 0
+        found = json.loads(out)
+        assert (found["run"], found["data"], found["rows"]) == (run, rows, 400)
+        assert found["consistency"]["by_construction"] is True
+        assert found["leak"]["leaks"] is False
+        assert found["mixing"]["start"] == "data"
+        shown = csm("diagnose", run, "--data", rows, "--quiet").out
+        assert "Consistent by construction" in shown
+        assert "No leak" in shown
+        assert csm("diagnose", run, "--data", rows, "--json").out == out
+
+    def test_without_rows_it_says_what_it_could_not_see(self, csm, run):
+        found = json.loads(csm("diagnose", run, "--json").out)
+        assert found["leak"] is None
+        assert found["rows"] is None
+        assert any("needs rows of data" in words for words in found["words"])
+
+    def test_a_model_far_from_the_data_leaks(self, csm, run, tmp_path):
+        path = tmp_path / "one.csv"
+        path.write_text("smoke,age,ill\n" + "no,30,False\n" * 100)
+        found = json.loads(csm("diagnose", run, "--data", str(path), "--json").out)
+        assert found["leak"]["leaks"] is True
+        assert found["healthy"] is False
+        assert found["leak"]["held_out"] == 0
+
+    def test_mistakes_are_one_line(self, misused, run, rows, table, tmp_path):
+        assert "run" in misused("diagnose", table, "--data", table)
+        assert "own columns" in misused("diagnose", run, "--drop", "age")
+        assert "hamming" in misused("diagnose", run, "--neighborhood", "hammin")
+        assert "nowhere.csv" in misused("diagnose", run, "--data", "nowhere.csv")
+        strange = tmp_path / "strange.csv"
+        strange.write_text("smoke,age,ill\nmaybe,30,True\n")
+        assert "maybe" in misused("diagnose", run, "--data", str(strange))
+        (tmp_path / "run" / "run.json").write_text("{")
+        assert "run.json" in misused("diagnose", run)

@@ -1,0 +1,164 @@
+"""``csm sample``: rows of the model's own law, under conditions, in every form; mistakes in one line."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import polars as pl
+import pytest
+
+from concrete_score.data import read_file
+from tests.cli import clinic
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return clinic.clinic_run(tmp_path_factory.mktemp("sample") / "run")
+
+
+def rows_of(text):
+    return [tuple(line.split(",")) for line in text.splitlines()]
+
+
+def test_csv_on_standard_output_by_the_models_law(csm, run):
+    code, out, err = csm("sample", run, "-n", "4000")
+    header, *rows = rows_of(out)
+    assert code == 0
+    assert header == clinic.COLUMNS
+    assert len(rows) == 4000
+    counts = Counter(rows)
+    for state, p in zip(clinic.STATES, clinic.PMF, strict=True):
+        count = counts.pop(tuple(map(str, state)), 0)
+        assert count == 0 if p == 0 else abs(clinic.z(count, 4000, p)) < 4
+    assert not counts
+    assert "4000 rows drawn by" in err
+    assert "warning" not in err
+
+
+def test_conditions_hold_and_the_rest_follows_the_conditional_law(csm, run):
+    _, out, _ = csm("sample", run, "-n", "3000", "--given", "smoke=yes", "--given", "ill=True", "--quiet")
+    rows = rows_of(out)[1:]
+    assert {(row[0], row[2]) for row in rows} == {("yes", "True")}
+    p = clinic.probability(smoke="yes", ill="True", age=41) / clinic.probability(smoke="yes", ill="True")
+    assert abs(clinic.z(sum(row[1] == "41" for row in rows), 3000, p)) < 4
+
+
+def test_the_same_seed_gives_the_same_rows_and_another_does_not(csm, run):
+    one, two, other = (csm("sample", run, "-n", "50", "--seed", seed).out for seed in ("0", "0", "1"))
+    assert one == two
+    assert one != other
+
+
+def test_json_has_columns_and_rows_of_the_columns_own_kinds(csm, run):
+    code, out, err = csm("sample", run, "-n", "3", "--json", "--quiet")
+    shown = json.loads(out)
+    assert (code, err) == (0, "")
+    assert list(shown) == ["columns", "rows"]
+    assert shown["columns"] == list(clinic.COLUMNS)
+    assert all(tuple(row) in clinic.STATES for row in shown["rows"])
+    assert len(shown["rows"]) == 3
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "data", "parquet", "npy", "npz", "csv.gz"])
+def test_the_ending_decides_the_form_and_all_say_the_same(csm, run, tmp_path, ending):
+    path = tmp_path / f"drawn.{ending}"
+    code, out, err = csm("sample", run, "-n", "20", "--out", str(path))
+    assert (code, out) == (0, "")
+    assert str(path) in err
+    wanted = rows_of(csm("sample", run, "-n", "20").out)[1:]
+    assert [tuple(map(str, row)) for row in read_file(path).rows()] == wanted
+
+
+def test_a_folder_that_lacks_is_made_and_nothing_is_left_beside_the_file(csm, run, tmp_path):
+    path = tmp_path / "deep" / "er" / "drawn.parquet"
+    assert csm("sample", run, "-n", "5", "--out", str(path)).code == 0
+    assert [each.name for each in path.parent.iterdir()] == ["drawn.parquet"]
+    assert pl.read_parquet(path).schema == {"smoke": pl.String, "age": pl.Int64, "ill": pl.String}
+
+
+def test_runs_of_integer_tables_still_sample(csm, tmp_path):
+    path = clinic.old_run(tmp_path / "run")
+    _, out, _ = csm("sample", path, "-n", "40", "--quiet", "--given", "x0=1")
+    header, *rows = rows_of(out)
+    assert header == ("x0", "x1", "x2")
+    assert {row[0] for row in rows} == {"1"}
+    csm("sample", path, "-n", "40", "--out", str(tmp_path / "x.npy"))
+    assert np.load(tmp_path / "x.npy").dtype == np.int64
+
+
+def test_an_existing_output_is_kept_unless_forced(csm, misused, run, tmp_path):
+    path = tmp_path / "drawn.csv"
+    path.write_text("mine")
+    assert "--force" in misused("sample", run, "-n", "5", "--out", str(path))
+    assert path.read_text() == "mine"
+    assert csm("sample", run, "-n", "5", "--out", str(path), "--force").code == 0
+    assert path.read_text().startswith("smoke,")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("-n", "0"), "-n"),
+        (("-n", "-3"), "-n"),
+        (("-n", "many"), "-n"),
+        ((), "-n"),
+        (("-n", "5", "--given", "smok=yes"), "did you mean 'smoke'"),
+        (("-n", "5", "--given", "smoke"), "COLUMN=VALUE"),
+        (("-n", "5", "--given", "smoke=ye"), "did you mean 'yes'"),
+        (("-n", "5", "--given", "smoke="), "--given"),
+        (("-n", "5", "--given", "smoke=yes", "--given", "smoke=no"), "one value for 'smoke'"),
+        (("-n", "5", "--given", "smoke=yes", "--given", "age=30"), "smoke=yes"),
+        (("-n", "5", "--sampler", "gibs"), "did you mean 'gibbs'"),
+        (("-n", "5", "--out", "drawn.xlsx"), ".csv"),
+        (("-n", "5", "--device", "warp"), "--device"),
+    ],
+)
+def test_mistakes_are_one_line(misused, run, words, told):
+    assert told in misused("sample", run, "--quiet", *words)
+
+
+def test_no_run_a_damaged_run_and_one_without_a_model(misused, tmp_path):
+    assert "csm fit" in misused("sample", str(tmp_path / "nowhere"), "-n", "5")
+    path = tmp_path / "run"
+    clinic.clinic_run(path)
+    weights = (path / "model.safetensors").read_bytes()
+    (path / "model.safetensors").write_bytes(weights[:-1] + bytes([weights[-1] ^ 1]))
+    assert "model.safetensors" in misused("sample", str(path), "-n", "5")
+    (path / "model.safetensors").unlink()
+    assert "--resume" in misused("sample", str(path), "-n", "5")
+    (path / "run.json").write_text((path / "run.json").read_text().replace("smoke", "choke"))
+    assert "damaged" in misused("sample", str(path), "-n", "5")
+
+
+def test_a_strangers_run_is_refused_in_one_line_whatever_it_says(misused, tmp_path):
+    base = clinic.clinic_run(tmp_path / "run")
+    info = json.loads((tmp_path / "run" / "run.json").read_text())
+    recipe = info["config"]["recipe"]
+    for change in (
+        {"config": {}},
+        {"config": {**info["config"], "recipe": {**recipe, "model": "os:system"}}},
+        {"config": {**info["config"], "recipe": {**recipe, "model_options": {"normalized": [[]], "dtype": 3}}}},
+        {"config": {**info["config"], "recipe": {**recipe, "model": "made", "model_options": {"hidden": 10**15}}}},
+        {"config": {**info["config"], "recipe": []}},
+        {"config": 3},
+        {"codec": {"kind": "table"}},
+        {"codec": {"kind": "integers", "sizes": [2, -1]}},
+        {"codec": {"kind": "integers", "sizes": [2, 2]}},
+        {"codec": None},
+        {"codec": {"kind": ["table"]}},
+    ):
+        assert "run.json" in misused("sample", clinic.forged(base, **{**info, **change}), "-n", "5", "--quiet")
+
+
+def test_a_strangers_names_reach_the_screen_escaped_and_a_pipe_unchanged(csm, misused, tmp_path, monkeypatch):
+    base = clinic.clinic_run(tmp_path / "run")
+    codec = clinic.codec().to_json()
+    codec["columns"][0] |= {"name": "\x1b[31mred", "values": ["\x1b]0;title\x07", "yes"]}
+    clinic.forged(base, codec=codec)
+    assert csm("sample", base, "-n", "5").out.startswith("\x1b[31mred,age,ill\n")
+    err = misused("sample", base, "-n", "5", "--given", "\x1b[31mred=\x07")
+    assert err.rstrip("\n").isprintable()
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    shown = csm("sample", base, "-n", "50", "--quiet").out
+    assert all(line.isprintable() for line in shown.split("\n"))
+    assert shown.startswith("\\x1b[31mred,age,ill\n")
