@@ -60,7 +60,8 @@ def open_run(path: Path, console: Console) -> Opened:
     run = runs.open(path)
     codec = table_codec(run)
     with strangers(run):
-        model = run.model().to(device)
+        # In double precision what a row gets does not depend on the rows beside it.
+        model = run.model().double().to(device)
     return Opened(run, codec, Fitted(model, codec.space, describe=_describing(codec)), console.seed, device)
 
 
@@ -139,7 +140,7 @@ def rows_of_file(where: str, rows: "Tensor") -> Iterator[None]:
     except InputError as error:
         place = renumbered(error.where, rows)
         place = f"{where}: {place}" if place.startswith("row ") else place
-        raise InputError(error.expected, error.came, place, error.fix) from None
+        raise InputError(error.expected, renumbered(error.came, rows), place, error.fix) from None
 
 
 def renumbered(text: str, rows: "Tensor") -> str:
