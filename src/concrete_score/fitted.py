@@ -215,6 +215,8 @@ class Fitted:
         """
         check_count(top, "top")
         rows, changes = check_rows(self.space, states), hamming(self.space)
+        if self._score is None:  # by its place among all rows, before any work
+            self._refuse_impossible(self.model, rows)
         step = max(1, RATIOS // max(1, changes.num_slots))
         parts = []
         for start in range(0, len(rows), step):

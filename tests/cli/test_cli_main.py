@@ -63,7 +63,7 @@ def test_mistyped_command_gets_the_nearest(misused):
 
 
 def test_unlike_any_command_gets_all_of_them(misused):
-    assert "Known: demo, reproduce, list, bench" in misused("zzz")
+    assert "Known: demo, fit, sample, evaluate" in misused("zzz")
 
 
 def test_mistyped_option_gets_the_nearest_and_the_place_of_help(misused):

@@ -126,6 +126,30 @@ def test_parquet_keeps_its_kinds(csm, run, tmp_path):
     assert done["whole"][:2].to_list() == [1.0, 2.0]
 
 
+def test_days_and_truths_keep_their_kind_where_the_table_spells_the_value(csm, tmp_path):
+    codec = clinic.codec().to_json()
+    codec["columns"][0]["values"] = ["2020-01-01", "2020-01-02"]
+    path = clinic.forged(clinic.clinic_run(tmp_path / "run"), codec=codec)
+    day = datetime.date(2020, 1, 1)
+    table = pl.DataFrame({"smoke": [day, None], "age": [30, 30], "ill": [False, None]})
+    table.write_parquet(tmp_path / "holes.parquet")
+    words = ("--out", str(tmp_path / "whole.parquet"), "--quiet")
+    assert csm("impute", path, str(tmp_path / "holes.parquet"), *words).code == 0
+    done = pl.read_parquet(tmp_path / "whole.parquet")
+    assert done.schema == table.schema
+    assert done.rows() == [(day, 30, False), (day, 30, False)]
+
+
+def test_where_blank_was_a_value_it_stays(csm, tmp_path, file):
+    codec = clinic.codec().to_json()
+    codec["columns"][0] |= {"values": ["no"], "blank": True}
+    path = clinic.forged(clinic.clinic_run(tmp_path / "run"), codec=codec)
+    code, out, err = csm("impute", path, file("smoke,age,ill\n,41,\nno,30,True\n"))
+    assert code == 0
+    assert out.splitlines()[1] == f",41,{mode('ill', clinic.ILL, smoke='yes', age=41)}"
+    assert "blank was a value in training: smoke" in err
+
+
 def test_arrays_stay_arrays(csm, tmp_path):
     path = clinic.old_run(tmp_path / "run")
     np.save(tmp_path / "holes.npy", np.array([[0, 0, np.nan], [np.nan, 2, 1], [1, 1, 0]]))

@@ -49,7 +49,16 @@ def test_a_codec_comes_back_equal():
 
 
 @pytest.mark.parametrize(
-    "value", [None, [], {}, {"kind": "os:system"}, {"kind": "integers"}, {"kind": "integers", "sizes": [0]}]
+    "value",
+    [
+        None,
+        [],
+        {},
+        {"kind": "os:system"},
+        {"kind": "integers"},
+        {"kind": "integers", "sizes": [0]},
+        {"kind": "integers", "sizes": [10**9]},
+    ],
 )
 def test_no_other_codec_is_built(value):
     with pytest.raises(InputError, match="run: codec"):

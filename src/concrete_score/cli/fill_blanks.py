@@ -96,26 +96,27 @@ def refuse_draw_column(frame: Frame, copies: int | None) -> None:
 
 
 def _completed(cells: pl.Series, blanks: Blanks, at: Array) -> tuple[pl.Series, Array]:
-    """Cells with the site's own values below them, and where in there each cell of the copies lies ``(M, N)``."""
-    labels = blanks.site.decode(np.arange(blanks.site.size)).cells()
-    cells, labels = _alike(cells, labels)
-    pool = np.arange(len(labels)) + len(cells)
+    """Cells with further values below them, and where in there each cell of the copies lies ``(M, N)``."""
+    pool = np.full(blanks.site.size, -1)
     if not isinstance(blanks.site, Bins):
         # As the table itself spells a value, so it is filled in: 1.0 beside 1.0, True beside True.
         values, first = np.unique(blanks.known_values, return_index=True)
         pool[values] = blanks.known_rows[first]
+    used = np.unique(blanks.values)
+    new = used[pool[used] < 0]
+    pool[new] = np.arange(len(new)) + len(cells)
     at[:, blanks.rows] = pool[blanks.values]
-    return pl.concat([cells, labels.alias(cells.name)]), at
+    if len(new):
+        cells = _below(cells, blanks.site.decode(new).cells())
+    return cells, at
 
 
-def _alike(cells: pl.Series, labels: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Both in the cells' own kind, or both as text where the values do not fit it."""
-    if cells.dtype == labels.dtype:
-        return cells, labels
+def _below(cells: pl.Series, more: pl.Series) -> pl.Series:
+    """Both below one another in the cells' own kind, or as text where that cannot hold the others."""
     try:
-        return cells, labels.cast(cells.dtype)
+        return pl.concat([cells, more.cast(cells.dtype).alias(cells.name)])
     except pl.exceptions.PolarsError:
-        return cells.cast(pl.String), labels.cast(pl.String)
+        return pl.concat([cells.cast(pl.String), more.cast(pl.String).alias(cells.name)])
 
 
 def _column(series: pl.Series) -> Column:

@@ -59,6 +59,8 @@ def impute(
     rows = opened.codec.encode_rows(original.frame, missing="keep", unknown=unknown)
     if rows.unknown:
         console.say(f"{rows.unknown} rows with values never seen in training left as they are")
+    if valued := [site.name for site in opened.codec.sites if site.blank]:
+        console.say(f"left as they are, for blank was a value in training: {', '.join(valued)}")
     count = int((~rows.encoded.observed).sum())
     frame, method = _filled(opened, original, rows, draws, sampler, console)
     console.say(f"{count} cells filled by {method}" if count else "no blank cells: nothing to fill")

@@ -10,6 +10,9 @@ from concrete_score.data.sites import Categories
 from concrete_score.errors import InputError, nearest
 from concrete_score.protocols import Codec
 
+LARGEST = 2**16
+"""The most values a column of numbers may take: a stranger's run.json must not fill the memory."""
+
 
 def codec_from_json(value: Any, where: str = "codec") -> Codec:
     """The codec of a ``run.json``.
@@ -34,8 +37,9 @@ def integers(sizes: tuple[int, ...]) -> TableCodec:
 
 def _integers(value: Mapping[str, Any], where: str) -> TableCodec:
     sizes = value.get("sizes")
-    if not isinstance(sizes, list) or not sizes or not all(isinstance(size, int) and size > 0 for size in sizes):
-        raise InputError("a list of sizes", repr(sizes)[:60], where=f"{where}.sizes")
+    known = isinstance(sizes, list) and bool(sizes)
+    if not known or not all(isinstance(size, int) and 0 < size <= LARGEST for size in sizes):
+        raise InputError(f"a list of sizes up to {LARGEST}", repr(sizes)[:60], where=f"{where}.sizes")
     return integers(tuple(sizes))
 
 
