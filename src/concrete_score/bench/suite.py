@@ -16,6 +16,10 @@ FIGURES = {
     "train_made": "concrete_score.bench.training:step_of_made",
     "checkpoint": "concrete_score.bench.training:checkpoint_share",
     "tables": "concrete_score.bench.tables:load_over_pandas",
+    "mh": "concrete_score.bench.samplers:mh_step",
+    "informed": "concrete_score.bench.samplers:informed_step",
+    "ess_step": "concrete_score.bench.samplers:ess_per_step",
+    "ess_second": "concrete_score.bench.samplers:ess_per_second",
 }
 
 
