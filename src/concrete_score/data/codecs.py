@@ -37,10 +37,13 @@ def integers(sizes: tuple[int, ...]) -> TableCodec:
 
 def _integers(value: Mapping[str, Any], where: str) -> TableCodec:
     sizes = value.get("sizes")
-    known = isinstance(sizes, list) and bool(sizes)
-    if not known or not all(isinstance(size, int) and 0 < size <= LARGEST for size in sizes):
+    if not isinstance(sizes, list) or not sizes or not all(map(_is_size, sizes)):
         raise InputError(f"a list of sizes up to {LARGEST}", repr(sizes)[:60], where=f"{where}.sizes")
     return integers(tuple(sizes))
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and 0 < value <= LARGEST
 
 
 _KINDS: dict[str, Callable[[Mapping[str, Any], str], Codec]] = {
