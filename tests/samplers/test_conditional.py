@@ -13,9 +13,10 @@ from concrete_score.errors import InputError
 from concrete_score.models import MADE, Energy, Table, mlp
 from concrete_score.neighborhoods import grid_bounded, hamming
 from concrete_score.randomness import generator
+from concrete_score.samplers import clamped, methods
 from concrete_score.samplers.completions import Completions, Impossible, count_completions
 from concrete_score.samplers.conditional import Conditioner
-from concrete_score.samplers.resampling import resample
+from concrete_score.samplers.resampling import ENOUGH, proposals, resample
 from concrete_score.spaces import Space
 from concrete_score.targets import Ising, asia, pmf, random_network
 from tests.strategies import generators, pmfs, spaces
@@ -105,6 +106,8 @@ def test_a_made_draws_against_its_order(given_, order_seed):
     assert done.method == "importance"
     assert done.warnings == ()
     # At least four effective proposals for each draw: the variance is at most 1 + 1/4 of that of independent draws.
+    found = resample(proposals(model), x, observed, 3000, generator(3, "importance"))
+    assert float(found.effective) >= ENOUGH * 3000
     assert_draws_follow(done.states[:, 0], p, MIXED, inflation=1.25)
 
 
@@ -147,6 +150,42 @@ def test_importance_and_moves_reach_what_flips_cannot(given_):
     assert_draws_follow(found.states[:, 0], p, truth.space, inflation=inflation)
     marginal = truth_marginal(truth, x, observed)
     assert abs(float(found.log_marginal) - float(marginal.log())) < 4.5 / float(found.effective) ** 0.5
+
+
+@pytest.fixture(scope="module")
+def asia_made():
+    """A MADE of Asia to a KL of 0.001: nearly as hard for flips as the truth, and without its zeros."""
+    truth = asia()
+    model = MADE(truth.space, hidden=32, blocks=1, generator=generator(5), dtype=torch.float64)
+    states, p = truth.space.enumerate(), truth.joint().probabilities
+    optimizer = torch.optim.Adam(model.parameters(), 0.05)
+    for _ in range(500):
+        optimizer.zero_grad()
+        (-(p @ model.log_density(states))).backward()
+        optimizer.step()
+    possible = p > 0
+    assert float((p * (p.log() - model.log_density(states).detach()))[possible].sum()) < 1e-3
+    return model.requires_grad_(False)
+
+
+@pytest.mark.parametrize("given_", CONDITIONS)
+@pytest.mark.parametrize("always_move", [False, True])
+def test_a_made_of_asia_by_every_way(asia_made, given_, always_move, monkeypatch):
+    x, observed = query(asia_made.space, given_)
+    p = exact_conditional(asia_made, x, observed)
+    exact = Conditioner(asia_made).draw(x, observed, 2000, generator(0, "exact"))
+    assert exact.method == "enumeration"
+    assert_draws_follow(exact.states[:, 0], p, asia_made.space)
+    swept = []
+    monkeypatch.setattr(methods, "sweep", lambda *arguments: swept.append(1) or clamped.sweep(*arguments))
+    if always_move:  # moves are for rows whose proposals count for too few; here none ever counts for enough
+        monkeypatch.setattr(methods, "ENOUGH", 10**9)
+    found = resample(proposals(asia_made), x, observed, 2000, generator(1, "importance"))
+    done = Conditioner(asia_made, limit=0).draw(x, observed, 2000, generator(1, "importance"))
+    assert done.method == "importance"
+    assert done.warnings == ()
+    assert bool(swept) == (always_move or float(found.effective) < 8000)
+    assert_draws_follow(done.states[:, 0], p, asia_made.space, inflation=1 + 2000 / float(found.effective))
 
 
 def truth_marginal(model, x, observed):

@@ -65,3 +65,15 @@ def test_bad_pieces_are_refused_before_any_work():
         Ancestral(Ising((3, 3), 0.3))
     with pytest.raises(InputError, match="sample_given"):
         Ancestral(p).init([[0]], torch.tensor([True]))
+
+
+@pytest.mark.parametrize("build", [Exact, Ancestral])
+def test_starts_and_clamped_values_outside_the_space_are_refused(build):
+    model = MADE(Space((3, 2)), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    kernel = build(model)
+    with pytest.raises(InputError, match="expected a value from 0"):
+        kernel.init([[3, 0]], torch.tensor([[True, False]]))
+    with pytest.raises(InputError, match="clamped"):
+        kernel.init([[0, 0]], torch.tensor([[1, 0]]))
+    with pytest.raises(InputError, match="clamped"):
+        kernel.init([[0, 0]], torch.tensor([[True]]))

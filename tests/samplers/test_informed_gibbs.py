@@ -9,6 +9,7 @@ from concrete_score.errors import InputError
 from concrete_score.models.derived import DensityScore
 from concrete_score.neighborhoods import cycle, grid, hamming
 from concrete_score.samplers import BALANCING, Composition, Gibbs, Informed, MetropolisHastings, systematic
+from concrete_score.samplers.informed import _draw
 from concrete_score.spaces import Space
 from concrete_score.targets import Ising, pmf
 from tests.samplers.checks import assert_counts_follow, assert_keeps, assert_stochastic, stationary, step_counts
@@ -123,6 +124,30 @@ def test_gibbs_with_zeros_stays_on_the_support():
     assert_keeps(matrix, p.probabilities, reversible=True)
     rows = torch.tensor([[0, 0], [0, 2], [1, 0], [1, 1]])
     assert_counts_follow(step_counts(Gibbs(p), rows, 3000, g), matrix[p.space.index(rows)])
+
+
+@pytest.mark.parametrize("slots", [1, 2, 7, 49, 784])
+def test_slots_are_drawn_in_proportion_to_their_weights_and_never_without_weight(slots):
+    g, chains = torch.Generator().manual_seed(0), 40_000
+    ratios = 2 * torch.randn(slots, generator=g)
+    ratios[1::3] = -torch.inf
+    n = hamming(Space((slots + 1,)))
+    kernel = Informed(Scores(n, ratios.expand(slots + 1, -1)))
+    state = kernel.init(torch.zeros(chains, 1, dtype=torch.int64))
+    counts = torch.bincount(_draw(state.memory, g), minlength=slots).double()
+    assert counts[1::3].sum() == 0
+    expected = chains * (ratios.double() / 2).softmax(0)
+    z = ((counts - expected) / expected.sqrt())[expected > 5]
+    assert z.square().sum() < len(z) + 5 * (2 * len(z)) ** 0.5
+    assert z.abs().max() < 5
+
+
+@pytest.mark.parametrize("build", [Informed, Gibbs])
+@pytest.mark.parametrize("broken", [torch.nan, torch.inf])
+def test_log_ratios_that_are_no_numbers_are_refused(build, broken):
+    scores = Scores(hamming(Space.bits(2)), torch.full((4, 2), broken, dtype=torch.float64))
+    with pytest.raises(InputError, match="finite log-ratios"):
+        build(scores).init([[0, 0]])
 
 
 def test_bad_pieces_are_refused_before_any_work():

@@ -57,6 +57,42 @@ def test_mala_keeps_a_dependent_density_in_two_dimensions():
     assert total_variation(p, points, g) < 0.01
 
 
+@pytest.mark.parametrize(("step_size", "steps"), [(2.0, 300), (8.0, 80)])
+def test_mala_forgets_an_even_start_over_the_whole_support(step_size, steps):
+    p, g = sixteen_categories(), torch.Generator().manual_seed(0)
+    start = 17 * torch.rand(20_000, 1, generator=g, dtype=torch.float64) - 1
+    assert cell_z(p, start) > 20
+    kernel = MALA(Triangular.of(p), step_size)
+    points = after(kernel, start, steps, g)
+    assert cell_z(p, points) < 4.5
+    assert total_variation(p, points, g) < 0.018  # exact draws, as many, are 0.009 off on average
+
+
+def test_mala_brings_chains_from_one_corner_to_the_other_mode():
+    p, g = sixteen_categories(), torch.Generator().manual_seed(1)
+    points = after(MALA(Triangular.of(p), 4.0), torch.full((10_000, 1), 15.9, dtype=torch.float64), 200, g)
+    assert cell_z(p, points) < 4.5
+
+
+def test_an_unbounded_drift_catches_points_at_the_edge_and_a_bounded_one_does_not():
+    p, g = sixteen_categories(), torch.Generator().manual_seed(0)
+    start, size = noisy_points(p, 5_000, g), 0.5
+
+    def caught(max_drift):
+        shares = []
+        state = (kernel := Langevin(Triangular.of(p), size, max_drift)).init(start)
+        for _ in range(2):
+            for _ in range(80):
+                state, _ = kernel.step(state, g)
+            # Nearer to the edge than this, a full drift leads beyond the other one.
+            shares.append((torch.minimum(state.x + 1, 16 - state.x) < size / 17).double().mean().item())
+        return shares
+
+    early, late = caught(float("inf"))
+    assert late > 1.5 * early > 0.015
+    assert max(caught(1.0)) < 0.003
+
+
 def test_unadjusted_langevin_is_biased_and_less_so_with_smaller_steps():
     p, g = sixteen_categories(), torch.Generator().manual_seed(0)
     start = noisy_points(p, 20_000, g)
@@ -66,7 +102,7 @@ def test_unadjusted_langevin_is_biased_and_less_so_with_smaller_steps():
     assert bias[0] > 0.08
     assert bias[1] < bias[0] / 2
     assert bias[2] < bias[1] / 1.5
-    assert cell_z(p, ends[2]) > 5  # small, and there: the same test that MALA passes finds it
+    assert cell_z(p, ends[1]) > 5  # small, and there: the same test that MALA passes finds it
 
 
 def test_points_never_leave_the_support_and_clamped_ones_stay():
@@ -91,7 +127,13 @@ def test_bad_pieces_are_refused_before_any_work():
             build(p)
         with pytest.raises(InputError, match="step_size"):
             build(Triangular.of(p), step_size=-1.0)
+        with pytest.raises(InputError, match="max_drift"):
+            build(Triangular.of(p), max_drift=-1.0)
         with pytest.raises(InputError, match="positive probability"):
             build(Triangular.of(p)).init([[3.0]])
         with pytest.raises(InputError, match="shape"):
             build(Triangular.of(p)).init([0.5])
+        with pytest.raises(InputError, match="clamped"):
+            build(Triangular.of(p)).init([[0.5]], torch.tensor([[1]]))
+        with pytest.raises(InputError, match="NaN"):
+            build(Triangular.of(p)).init([[torch.nan]])

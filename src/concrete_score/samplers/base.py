@@ -106,7 +106,8 @@ def accept(log_ratio: PerState, generator: torch.Generator) -> Tensor:
 def choose(accepted: Tensor, new: Any, old: Any) -> Any:
     """Chain by chain the new or the old, through tuples of tensors whose first axis is the chain."""
     if isinstance(new, Tensor):
-        return torch.where(accepted.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
+        # Of wide rows it is far cheaper to write back the rejected ones than to ask the mask at every entry.
+        return torch.where(accepted, new, old) if new.ndim == 1 else put_back(accepted, new.clone(), old)
     return type(new)(*(choose(accepted, a, b) for a, b in zip(new, old, strict=True)))
 
 

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import isqrt
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from concrete_score.errors import InputError, nearest
 from concrete_score.models.derived import DensityScore
@@ -29,7 +31,7 @@ from concrete_score.samplers.base import (
     uniform,
 )
 from concrete_score.samplers.readings import READINGS, ScoreReading, check_score_model
-from concrete_score.shapes import PerSlot, States
+from concrete_score.shapes import PerSlot, Slots, States
 from concrete_score.spaces import Space
 
 
@@ -38,8 +40,10 @@ class Memory(NamedTuple):
 
     log_ratios: Tensor
     """``(C, K)``."""
+    weights: Tensor
+    """The proposal's over slots, cut into blocks and scaled by the largest ``(C, blocks, width)``, 0 beyond slot K."""
     upto: Tensor
-    """Running sums of the proposal's weights over slots, up to a factor ``(C, K)``, in the model's precision."""
+    """Running sums over the blocks ``(C, blocks)``, in the model's precision."""
     log_norm: Tensor
     """``log Z(x)`` ``(C,)``; -inf where there is nowhere to go."""
 
@@ -101,9 +105,7 @@ class Informed:
     def step(self, state: State, generator: torch.Generator) -> tuple[State, Info]:
         """One proposal a chain; all ratios at the proposals, one pass of a score model."""
         n, x, here = self._score.neighborhood, state.x, state.memory
-        unit = uniform((len(x), 1), generator, x.device, here.upto.dtype)
-        slot = torch.searchsorted(here.upto, unit * here.upto[:, -1:], right=True).squeeze(-1)
-        slot = slot.clamp_max(n.num_slots - 1)  # beyond the end only where no weight is: such a chain stays
+        slot = _draw(here, generator).clamp_max(n.num_slots - 1)  # beyond it only where no weight is: the chain stays
         forward = pick(here.log_ratios, slot).double()
         # max(1, t) also proposes states of probability zero: there is nothing to look at there.
         movable = (here.log_norm > -torch.inf) & (forward > -torch.inf)
@@ -117,7 +119,8 @@ class Informed:
         if self.laziness:
             accepted &= uniform((len(x),), generator, x.device) >= self.laziness
         memory = Memory(
-            choose(accepted, there.log_ratios, here.log_ratios),
+            choose(accepted, there.log_ratios, here.log_ratios),  # the model may hold on to what it gave: copied
+            put_back(accepted, there.weights, here.weights),
             put_back(accepted, there.upto, here.upto),
             choose(accepted, there.log_norm, here.log_norm),
         )
@@ -140,14 +143,19 @@ class Informed:
         return matrices.metropolis(matrices.proposal(weights, allowed), ratio, self.laziness)
 
     def _remember(self, x: States, ratios: PerSlot, clamped: Tensor | None) -> Memory:
-        """Ratios and the proposal's running sums at ``x``, scaled by the largest weight."""
-        weights = find_balancing(self.balancing)(ratios)
+        """Ratios and the proposal's weights at ``x``."""
+        log_weights = find_balancing(self.balancing)(ratios)
         n = self._score.neighborhood
         if clamped is not None or bool((n.degree(x) < n.num_slots).any()):
-            weights = weights.masked_fill(~free_slots(n, x, clamped), -torch.inf)
-        top = weights.max(-1, keepdim=True).values
-        upto = (weights - top.where(top > -torch.inf, 0.0)).exp_().cumsum(-1)
-        return Memory(ratios, upto, (upto[:, -1].double().log() + top.squeeze(-1)))
+            log_weights = log_weights.masked_fill(~free_slots(n, x, clamped), -torch.inf)
+        top = log_weights.amax(-1, keepdim=True)
+        scaled = (log_weights - top.where(top > -torch.inf, 0.0)).exp_()
+        width = isqrt(n.num_slots - 1) + 1
+        if n.num_slots % width:
+            scaled = functional.pad(scaled, (0, -n.num_slots % width))
+        weights = scaled.reshape(len(scaled), -1, width)
+        upto = weights.sum(-1).cumsum(-1)
+        return Memory(ratios, weights, upto, upto[:, -1].double().log() + top.squeeze(-1))
 
     @cached_property
     def _score(self) -> ScoreModel:
@@ -166,3 +174,20 @@ class Informed:
                 fix="use `mh`, which reads one-way edges from either end",
             )
         return score
+
+
+def _draw(memory: Memory, generator: torch.Generator) -> Slots:
+    """A slot in proportion to its weight ``(C,)``: a block by the running sums over blocks, then a slot within it.
+
+    One long running sum would cost several times as much. Whatever has no weight is never drawn where anything has.
+    """
+    unit = uniform((2, len(memory.upto), 1), generator, memory.upto.device, memory.upto.dtype)
+    block = _invert(memory.upto, unit[0])
+    inside = memory.weights.take_along_dim(block[..., None], 1).squeeze(1).cumsum(-1)
+    return (block * inside.shape[-1] + _invert(inside, unit[1])).squeeze(-1)
+
+
+def _invert(upto: Tensor, unit: Tensor) -> Tensor:
+    """The first position whose running sum is above ``unit`` of the total ``(C, 1)``; the last where all are 0."""
+    found = torch.searchsorted(upto, unit * upto[:, -1:], right=True)
+    return found.clamp_max(upto.shape[-1] - 1)

@@ -1,34 +1,21 @@
 """The Metropolis-adjusted Langevin algorithm on the triangular-noise density: exact (DESIGN M11)."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from concrete_score.errors import InputError
 from concrete_score.noise.triangular import Points
-from concrete_score.protocols import Info, State
-from concrete_score.samplers.base import accept, choose
-from concrete_score.samplers.langevin import check_triangular, free, noise, start_points
-from concrete_score.spaces import Space
-
-
-class Memory(NamedTuple):
-    """What is known at a chain's point."""
-
-    log_density: Tensor
-    """``log p̃`` ``(C,)``."""
-    drift: Tensor
-    """The mean of the move, already bounded ``(C, D)``."""
+from concrete_score.samplers.base import accept
+from concrete_score.samplers.between import BetweenStates, Place
 
 
 @dataclass(frozen=True, eq=False)
-class MALA:
+class MALA(BetweenStates):
     """Propose ``y ~ N(x + m(x), 2ε)``, accept with ``min(1, p̃(y) N(x; y) / (p̃(x) N(y; x)))``. Exact, reversible.
 
-    The drift ``m = ε ∇log p̃`` is held within ``±max_drift`` at each site, for the score grows without bound at the
-    edge of the support, where proposals would all overshoot; the adjustment keeps p̃ for any drift.
+    The adjustment keeps p̃ for any step size and any bound on the drift ``m = ε ∇log p̃``.
 
     Args:
         model: the noisy density, a `Triangular`.
@@ -43,42 +30,14 @@ class MALA:
     torch.Size([4, 1])
     """
 
-    model: Any
     step_size: float = 0.5
-    max_drift: float = 1.0
 
     reversible: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        check_triangular(self.model, self.step_size)
-        if self.max_drift < 0:
-            raise InputError("a number of at least 0", str(self.max_drift), where="max_drift")
-
-    @property
-    def space(self) -> Space:
-        """Of the clean states."""
-        space: Space = self.model.space
-        return space
-
-    def init(self, x: Any, clamped: Tensor | None = None) -> State:
-        """Chains at points ``(C, D)`` of the support, or at states."""
-        points, mask = start_points(self.model, x, clamped)
-        return State(points, mask, self._look(points, mask))
-
-    def step(self, state: State, generator: torch.Generator) -> tuple[State, Info]:
-        """One proposal a chain; one look at the proposals for their density and score."""
-        x, here = state.x, state.memory
-        y = x + here.drift + free(noise(x, self.step_size, generator), state.clamped)
-        there = self._look(y, state.clamped)
+    def _accept(self, x: Points, here: Place, y: Points, there: Place, generator: torch.Generator) -> Tensor:
         correction = self._log_proposal(y, x, there) - self._log_proposal(x, y, here)
-        accepted = accept(there.log_density - here.log_density + correction, generator)
-        moved = State(choose(accepted, y, x), state.clamped, choose(accepted, there, here))
-        return moved, Info(accepted, passes=2)
+        return accept(there.log_density - here.log_density + correction, generator)
 
-    def _look(self, x: Points, clamped: Tensor | None) -> Memory:
-        drift = (self.step_size * self.model.stein_score(x)).clamp(-self.max_drift, self.max_drift)
-        return Memory(self.model.log_density(x), free(drift, clamped))
-
-    def _log_proposal(self, x: Tensor, y: Tensor, at_x: Memory) -> Tensor:
+    def _log_proposal(self, x: Tensor, y: Tensor, at_x: Place) -> Tensor:
         """``log N(y; x + m(x), 2ε)`` up to a constant ``(C,)``; clamped sites add nothing."""
         return -(y - x - at_x.drift).square().sum(-1) / (4 * self.step_size)

@@ -125,7 +125,7 @@ class MultiSite:
 
     def _draw(self, x: Tensor, memory: Memory, generator: torch.Generator) -> Tensor:
         """A draw from ``Q(· | x)`` ``(C, D)`` by inverting each site's cumulative sum, its own value first."""
-        unit = uniform(tuple(x.shape), generator, x.device)
+        unit = uniform(tuple(x.shape), generator, x.device, memory.log_norm.dtype)
         stay = (-memory.log_norm).exp()
         if memory.others.shape[-1] == 1:
             return torch.where(unit < stay, x, 1 - x)

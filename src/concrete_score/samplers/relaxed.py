@@ -113,10 +113,9 @@ def _ising(model: Ising) -> Relaxable:
 
 def _bonds(model: Ising, spins: Tensor, axis: int) -> Tensor:
     side = spins.shape[axis]
-    inner = (spins.narrow(axis, 0, side - 1) * spins.narrow(axis, 1, side - 1)).sum((-2, -1))
-    if not model.periodic or side <= 2:
-        return inner
-    return inner + (spins.select(axis, 0) * spins.select(axis, -1)).sum(-1)
+    if model.periodic and side > 2:  # rolled as a whole: slices would each leave zeros to fill on the way back
+        return (spins * spins.roll(1, axis)).sum((-2, -1))
+    return (spins.narrow(axis, 0, side - 1) * spins.narrow(axis, 1, side - 1)).sum((-2, -1))
 
 
 @relax.register
