@@ -66,3 +66,13 @@ def test_same_version_and_empty_place_are_fine(tmp_path):
     refuse_other_version(tmp_path / "a.json", "0.1.0")
     (tmp_path / "a.json").write_text('{"version": "0.1.0"}')
     refuse_other_version(tmp_path / "a.json", "0.1.0")
+
+
+def test_further_files_and_the_experiments_own_text(tmp_path):
+    found = Findings({"a": 1}, {"a": 2}, (), files={"table.json": "[1]\n"}, text="## In its own words")
+    result = Result("table9", "csm reproduce table9", "0.1.0", Settings(), 1.0, found)
+    assert {path.name for path in result.write(tmp_path)} == {"table.json", "table9.md", "table9.json"}
+    assert (tmp_path / "table.json").read_text() == "[1]\n"
+    text = (tmp_path / "table9.md").read_text()
+    assert text.endswith("## In its own words\n")
+    assert "The paper and ours" not in text

@@ -41,6 +41,10 @@ class Findings:
     checks: tuple[Check, ...]
     pictures: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """File name without suffix -> the bytes of a PNG."""
+    files: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """File name -> its text, written beside the others."""
+    text: str = field(default="", repr=False)
+    """Markdown that tells the numbers better than the plain table of ``paper`` and ``ours``, and stands in for it."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,9 @@ class Result:
             "## Checks",
             _markdown_table(["check", "value", "bound", "holds"], checks),
         ]
-        if beside:
+        if found.text:
+            parts.append(found.text.strip())
+        elif beside:
             parts += ["## The paper and ours", _markdown_table(["", "paper", "ours"], beside)]
         return "\n\n".join(parts) + "\n"
 
@@ -110,6 +116,9 @@ class Result:
             written.append(folder / f"{picture}.png")
             with atomic(written[-1]) as draft:
                 draft.write_bytes(data)
+        for name, text in self.findings.files.items():
+            written.append(folder / name)
+            write_text(written[-1], text)
         written += [folder / f"{self.name}.md", folder / f"{self.name}.json"]
         write_text(written[-2], self.to_markdown())
         write_json(written[-1], self.to_json())

@@ -1,0 +1,198 @@
+"""Table 1 as numbers, checks, Markdown and ``table.json``; a cell that is not there yet is left blank."""
+
+import json
+from collections.abc import Mapping, Sequence
+from math import nan, sqrt
+from statistics import mean, stdev
+from typing import Any
+
+from concrete_score.bench.checks import Check
+from concrete_score.experiments.result import Findings
+from concrete_score.experiments.table1_cells import BASELINES, METHODS
+from concrete_score.files import finite
+
+Cells = Sequence[Mapping[str, Any]]
+LISTED = ("dataset", "method", "log_likelihood", "stderr", "valid_log_likelihood", "steps", "seconds", "seed")
+LIKELIHOOD = "maximum_likelihood"
+SCORE_BASED = ("ratio_matching", "discrete_marginalization", "csm")
+"""The paper's columns in table 1; table 2 adds the likelihood."""
+
+PAPER: Mapping[str, Mapping[str, float]] = {
+    method: dict(zip(("nltcs", "plants", "jester", "diaper", "feeding", "gifts", "media", "toys"), row, strict=True))
+    for method, row in {
+        "ratio_matching": (-6.15, -15.44, -56.49, -10.69, -12.09, -4.57, -10.22, -9.83),
+        "discrete_marginalization": (-6.21, -19.03, -57.06, -42.52, -35.96, -4.28, -13.77, -16.34),
+        "csm": (-6.13, -14.02, -54.91, -11.13, -12.65, -4.22, -10.30, -9.30),
+        "maximum_likelihood": (-6.00, -12.52, -51.77, -9.82, -11.29, -3.43, -7.79, -7.71),
+    }.items()
+}
+"""Mean test log-likelihoods as printed."""
+CLOSE = {"nltcs": 0.05, "gifts": 0.05, "media": 0.05, "toys": 0.05}
+"""How far our maximum likelihood may stay below the paper's; 0.15 where nothing is said."""
+NEAR = 0.1
+"""How far our method may stay below our own maximum likelihood, in nats."""
+
+
+class Table:
+    """Cells by data set and method, seeds averaged.
+
+    >>> cells = [{"dataset": "toys", "method": "csm", "seed": seed, "log_likelihood": -9.0 - seed} for seed in (0, 1)]
+    >>> table = Table(cells, ("toys",))
+    >>> table.mean("toys", "csm"), table.mean("toys", "logistic")
+    (-9.5, nan)
+    """
+
+    def __init__(self, cells: Cells, datasets: Sequence[str]) -> None:
+        self.cells, self.datasets = cells, tuple(datasets)
+
+    def of(self, dataset: str, method: str) -> list[Mapping[str, Any]]:
+        """Every seed's cell."""
+        return [cell for cell in self.cells if cell["dataset"] == dataset and cell["method"] == method]
+
+    def mean(self, dataset: str, method: str, what: str = "log_likelihood") -> float:
+        """Over seeds; NaN where there is no cell yet."""
+        values = [cell[what] for cell in self.of(dataset, method)]
+        return mean(nan if value is None else value for value in values) if values else nan
+
+    def chosen(self) -> str:
+        """The one method called ours: of the family the best by validation, averaged over all data sets."""
+        family = [name for name, method in METHODS.items() if method.family]
+        score = {name: mean(self.mean(each, name, "valid_log_likelihood") for each in self.datasets) for name in family}
+        return max(family, key=lambda name: score[name] if score[name] == score[name] else -float("inf"))
+
+    def behind(self, method: str, other: str = LIKELIHOOD) -> dict[str, float]:
+        """How many nats ``method`` stays below ``other``, by data set."""
+        return {name: self.mean(name, other) - self.mean(name, method) for name in self.datasets}
+
+
+def findings(cells: Cells, datasets: Sequence[str], *, quick: bool, likelihood: bool) -> Findings:
+    """What the cells say; ``likelihood`` adds the paper's column of table 2."""
+    from concrete_score.experiments.graph_pictures import png
+    from concrete_score.experiments.table1_picture import picture
+
+    table = Table(cells, datasets)
+    shown = (*SCORE_BASED, LIKELIHOOD) if likelihood else SCORE_BASED
+    paper = {name: {method: PAPER[method][name] for method in shown} for name in datasets}
+    checks = quick_checks(table) if quick else full_checks(table)
+    name = "table2" if likelihood else "table1"
+    return Findings(
+        paper,
+        _ours(table),
+        checks,
+        {name: png(picture(table, shown))},
+        {"table.json": table_json(cells)},
+        markdown(table, shown),
+    )
+
+
+def table_json(cells: Cells) -> str:
+    """The cells as a list, one line each; controls are left out."""
+    listed = [cell for cell in cells if cell["method"] in BASELINES or not METHODS[cell["method"]].control]
+    lines = (json.dumps(finite({key: cell[key] for key in LISTED})) for cell in listed)
+    return "[\n" + ",\n".join(lines) + "\n]\n"
+
+
+def _ours(table: Table) -> dict[str, Any]:
+    methods = (*BASELINES, *METHODS)
+    chosen = table.chosen()
+    return {
+        **{name: {method: table.mean(name, method) for method in methods} for name in table.datasets},
+        "our method, by mean validation": chosen,
+        "nats below our maximum likelihood": table.behind(chosen),
+        "nats below maximum likelihood with the same averaging": table.behind(chosen, "maximum_likelihood_averaged"),
+        "hours of training": sum(cell["seconds"] for cell in table.cells) / 3600,
+    }
+
+
+def full_checks(table: Table) -> tuple[Check, ...]:
+    """Every figure the table must show."""
+    found = []
+    for name in table.datasets:
+        bound = PAPER[LIKELIHOOD][name] - CLOSE.get(name, 0.15)
+        found.append(Check.at_least(f"{name}: maximum likelihood", table.mean(name, LIKELIHOOD), round(bound, 4)))
+    ours = table.chosen()
+    best = {name: max(PAPER[method][name] for method in SCORE_BASED) for name in table.datasets}
+    behind = table.behind(ours)
+    seeds = min(len(table.of(name, ours)) for name in ("nltcs", "gifts", "media"))
+    counts = (
+        ("better than the paper's best score-based number", _count(table, ours, best), 8.0),
+        ("better than Chow–Liu", _count(table, ours, {n: table.mean(n, "chow_liu") for n in table.datasets}), 8.0),
+        (f"within {NEAR} nat of our maximum likelihood", float(sum(value <= NEAR for value in behind.values())), 8.0),
+        ("at or above our maximum likelihood", float(sum(value <= 0 for value in behind.values())), 4.0),
+    )
+    return (
+        *found,
+        *(Check.at_least(f"{ours}: sets where it is {what}", value, bound) for what, value, bound in counts),
+        Check.at_most(f"{ours}: the most it stays below our maximum likelihood, nats", _largest(behind), NEAR),
+        Check.at_least("seeds on nltcs, gifts and media", float(seeds), 3.0),
+    )
+
+
+def _count(table: Table, method: str, others: Mapping[str, float]) -> float:
+    """On how many sets a method is better than others' numbers."""
+    return float(sum(table.mean(name, method) > other for name, other in others.items()))
+
+
+def quick_checks(table: Table) -> tuple[Check, ...]:
+    """What a few hundred steps must show: better than independent sites, and close to as many steps of likelihood."""
+    ours, found = table.chosen(), []
+    for name in table.datasets:
+        floor = table.mean(name, "independent")
+        found += [
+            Check.at_least(f"{name}: {method}, above independent", table.mean(name, method), floor)
+            for method in (LIKELIHOOD, ours)
+        ]
+    behind = _largest(table.behind(ours))
+    return (*found, Check.at_most(f"{ours}: the most it stays below maximum likelihood, nats", behind, 0.3))
+
+
+def _largest(values: Mapping[str, float]) -> float:
+    """The largest, or NaN if one is missing."""
+    return max(values.values()) if all(value == value for value in values.values()) else nan
+
+
+def markdown(table: Table, shown: Sequence[str]) -> str:
+    """The table and what it means."""
+    head = ["", *table.datasets]
+    lines = [head, ["---", *["---:"] * len(table.datasets)]]
+    for method, label in {**BASELINES, **{name: method.label for name, method in METHODS.items()}}.items():
+        if method in shown:
+            lines.append([f"paper: {label}", *(f"{PAPER[method][name]:.2f}" for name in table.datasets)])
+        lines.append([label, *(_entry(table.of(name, method)) for name in table.datasets)])
+    rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"## Mean test log-likelihood, nats a row\n\n{rows}\n\n{_notes(table)}"
+
+
+def _entry(cells: Cells) -> str:
+    """``value ± error``: over test rows for one seed, and with several their mean and the spread between them."""
+    values = [cell["log_likelihood"] for cell in cells if cell["log_likelihood"] is not None]
+    if not values:
+        return ""
+    error = stdev(values) / sqrt(len(values)) if len(values) > 1 else cells[0]["stderr"]
+    mark = "†" if any(cell.get("ended") == "diverged" for cell in cells) else ""
+    return f"{mean(values):.2f} ± {error:.2f}{mark}"
+
+
+def _notes(table: Table) -> str:
+    return f"""\
+Each number is the exact log-likelihood of the test rows under the weights that were best on the validation rows. With
+one seed, ± is the standard error over test rows; with several, that of their mean over seeds. † The guard ended the
+training: on samples, `f = r²` on flips has no lower bound, and the best model on the way is what is tested.
+
+Maximum likelihood and the self-proposals have three seeds on every set, the others on nltcs, gifts and media. At first
+only these three sets had more than one. When the first seed of maximum likelihood fell 0.013 short of its bound on
+plants, and a second differed from it by 0.14 on validation, all sets were given three; every seed is counted.
+
+*Our method* is `{table.chosen()}`: among our candidates the best by validation, averaged over the data
+sets; the test rows took no part in the choice, and its settings are the same for all sets.
+
+- **Discrete Marginalization and CSM are one objective here.** On bits with flips the corrected Discrete
+  Marginalization equals CSM up to a constant (`s² - 2/s` a flip): the two rows differ by optimization, not by
+  objective.
+- **Flips see data and their neighbors only.** A normalized model can hide mass elsewhere, where no flip ever looks:
+  the objectives on flips stay behind, the bounded ones too.
+- **The self-proposal** draws the second state of a pair from a frozen copy of the model. Its expected gradient at that
+  copy is `2 f''(1)` times that of maximum likelihood: it is maximum likelihood's efficiency reached through ratios
+  alone, and it can be used where a density is not normalized.
+- Our rows keep a moving average of the weights and are otherwise trained as the paper's. `maximum likelihood, averaged`
+  has the same average, so that what the average does can be told from what the objective does."""
