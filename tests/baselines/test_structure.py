@@ -1,4 +1,4 @@
-"""Graphs found by counting: without cycles, never worse by their score than a tree, and right where the rows are clear."""
+"""Graphs found by counting: without cycles, with no single change that pays, and right where the rows are clear."""
 
 from itertools import combinations
 

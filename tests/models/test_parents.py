@@ -29,7 +29,7 @@ def counted(truth, rows):
         sizes = [*(truth.space.sizes[p] for p in parents), truth.space.sizes[d]]
         counts = torch.zeros(sizes, dtype=torch.float64)
         for row in rows.tolist():
-            counts[tuple(row[p] for p in parents) + (row[d],)] += 1
+            counts[(*(row[p] for p in parents), row[d])] += 1
         total = counts.reshape(-1, sizes[-1]).sum(0)
         marginal = (total + 0.5) / (total.sum() + 0.5 * sizes[-1])
         tables.append((counts + PRIOR * marginal) / (counts.sum(-1, keepdim=True) + PRIOR))

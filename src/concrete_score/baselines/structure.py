@@ -132,5 +132,4 @@ def _preference(found: tuple[float, tuple[tuple[int, int], ...]]) -> tuple[float
 
 
 def _xlogx(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    found: npt.NDArray[np.float64] = counts * np.log(np.maximum(counts, 1))
-    return found
+    return counts.astype(np.float64) * np.log(np.maximum(counts, 1).astype(np.float64))
