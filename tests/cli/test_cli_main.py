@@ -7,7 +7,7 @@ import sys
 import click
 import pytest
 
-from concrete_score.cli.main import COMMANDS
+from concrete_score.cli.main import COMMANDS, main
 from concrete_score.cli.main import csm as group
 from concrete_score.errors import InputError
 
@@ -162,3 +162,23 @@ def test_letters_the_terminal_lacks_are_spelt_out():
     done = python(*words, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0
     assert "hamming" in done.stdout
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+def test_too_little_memory_is_one_line(csm, monkeypatch, error):
+    def ask(*words, **options):
+        raise error
+
+    monkeypatch.setattr("concrete_score.cli.main.csm.main", ask)
+    code, out, err = csm("list")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "not enough memory" in err
+
+
+def test_other_faults_of_ours_are_not_hidden(monkeypatch):
+    def ask(*words, **options):
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr("concrete_score.cli.main.csm.main", ask)
+    with pytest.raises(RuntimeError, match="a defect"):
+        main(["list"])

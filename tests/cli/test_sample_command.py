@@ -31,7 +31,7 @@ def test_csv_on_standard_output_by_the_models_law(csm, run):
         count = counts.pop(tuple(map(str, state)), 0)
         assert count == 0 if p == 0 else abs(clinic.z(count, 4000, p)) < 4
     assert not counts
-    assert "4000 rows drawn by" in err
+    assert "4,000 rows drawn by" in err
     assert "warning" not in err
 
 

@@ -205,6 +205,18 @@ class TestHealth:
         held = diagnose_run(leaky(p, 0.4, rows), rows, None, g, held_out=p.sample(300, g))
         assert held.leak.rows == 300
 
+    def test_stuck_chains_speak_against_a_model_only_where_nothing_else_draws(self):
+        """Two pieces that single moves do not join: a table of them draws exactly, its scores alone do not."""
+        p, g = pmf([[0.3, 0.2, 0.0], [0.0, 0.0, 0.5]]), seeded()
+        rows = p.sample(400, g)
+        table = diagnose_run(p, rows, None, g)
+        assert not table.mixing.mixes
+        assert table.healthy
+        assert "Exact draws do not depend on it" in table.words[-1]
+        scores = diagnose_run(DensityScore(p, hamming(p.space)), rows, None, g)
+        assert not scores.mixing.mixes
+        assert not scores.healthy
+
     def test_a_score_model_needs_no_density(self):
         n = hamming(Space((3, 2, 2)))
         net = mlp(n, generator=seeded(), hidden=8)

@@ -132,7 +132,14 @@ def _tell(run: "Run", ended: "Finished", console: Console, job: Job) -> None:
         "diverged": ended.diverged,
         "seed": run.settings.seed,
     }
-    console.give(value, lambda: table(["", ""], [(k, "" if v is None else v) for k, v in value.items()]))
+    console.give(value, lambda: table(["fact", "value"], [(k, _said(v)) for k, v in value.items() if v is not None]))
+
+
+def _said(value: Any) -> str:
+    """A value for people."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 @contextmanager

@@ -100,6 +100,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         _leave("interrupted", INTERRUPTED)
     except OSError as error:
         _leave(_explain_os(error), FAILED)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
+            raise
+        _leave("not enough memory for what was asked; ask for less (rows, draws, units or a smaller batch)", FAILED)
     sys.exit(code or 0)
 
 

@@ -66,7 +66,9 @@ _OPTIONS = (
         "--seed", metavar="N", type=click.IntRange(min=0), default=0, help="Same seed, same result; 0 by default."
     ),
     click.option("--device", metavar="NAME", default="cpu", help="Where tensors live: cpu (the default), cuda, …"),
-    click.option("--threads", metavar="N", type=click.IntRange(min=1), help="How many threads PyTorch may use."),
+    click.option(
+        "--threads", metavar="N", type=click.IntRange(min=1, max=1024), help="How many threads PyTorch may use."
+    ),
     click.option("--quiet", is_flag=True, help="No progress on standard error."),
     click.option("--json", is_flag=True, help="Print one JSON object instead of a table."),
     click.option("--force", is_flag=True, help="Write over what is there."),

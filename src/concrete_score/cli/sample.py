@@ -19,7 +19,7 @@ from concrete_score.errors import InputError
     )
 )
 @run_argument
-@click.option("-n", "count", metavar="N", type=click.IntRange(min=1), required=True, help="How many rows.")
+@click.option("-n", "count", metavar="N", type=click.IntRange(min=1, max=10**9), required=True, help="How many rows.")
 @click.option("--given", metavar="COLUMN=VALUE", multiple=True, help="Only rows with this value; may be repeated.")
 @click.option("--sampler", metavar="K", help="A name of 'csm list kernels'; by default what is exact, if anything is.")
 @out_option
@@ -40,7 +40,11 @@ def sample(
         drawn = opened.fitted.sample(
             count, opened.generator("sample"), given=conditions, sampler=sampler, progress=progress
         )
-    console.say(f"{count} rows drawn by {drawn.method}")
+    console.say(
+        f"{count:,} rows: every column was given"
+        if drawn.method == "none"
+        else f"{count:,} rows drawn by {drawn.method}"
+    )
     warn(drawn.warnings)
     frame = codec.decode(drawn.states)
     with pipes():

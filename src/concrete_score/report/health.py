@@ -36,9 +36,9 @@ class RunHealth:
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing speaks against the model."""
+        """Whether nothing speaks against the model; chains that stick do where there is no other way to draw."""
         leaks = self.leak is not None and self.leak.leaks
-        stuck = self.mixing is not None and not (self.mixing.mixes and self.mixing.agrees)
+        stuck = self.mixing is not None and self.mixing.needed and not self.mixing.mixes
         return not (leaks or stuck or self.consistency.largest > LARGE)
 
     @property

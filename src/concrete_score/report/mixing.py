@@ -37,6 +37,11 @@ class Mixing:
     """How many standard errors the chains' mean log-density is from that of exact draws; None without such draws."""
 
     @property
+    def needed(self) -> bool:
+        """Whether chains are the only way to draw from this model."""
+        return self.exact_z is None
+
+    @property
     def agrees(self) -> bool:
         """Whether exact draws, if there are any, do not contradict the chains."""
         return self.exact_z is None or abs(self.exact_z) <= CLEAR
@@ -73,7 +78,9 @@ class Mixing:
             told = f"Chains agree with each other, but not with the model: {told}"
         if not self.agrees:
             told += f"; their log-density is {abs(self.exact_z or 0.0):.1f} standard errors from that of exact draws"
-        return f"{told}."
+        if self.needed or (self.mixes and self.agrees):
+            return f"{told}."
+        return f"{told}. Exact draws do not depend on it; conditional ones of this kernel do."
 
 
 @torch.no_grad()

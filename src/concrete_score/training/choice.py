@@ -85,7 +85,7 @@ def fit_to_rows(choice: Choice, rows: States, space: Space) -> Choice:
     recipe, training, why = choice
     if "steps" not in training:
         training = {**training, "steps": min(max(ROUNDS * len(rows) // choice.settings.batch_size, LEAST), MOST)}
-        why = (*why, f"{training['steps']:,} steps at most{_stop(training['patience'])}")
+        why = (*why, f"{training['steps']:,} steps at most{_stop(choice.settings.patience, training['steps'])}")
     takes = signature(registry.load("models", recipe.model)).parameters
     free = "parents" in takes and not {"parents", "order_seed"} & set(recipe.model_options)
     if free and space.num_sites <= COLUMNS:
@@ -95,8 +95,9 @@ def fit_to_rows(choice: Choice, rows: States, space: Space) -> Choice:
     return Choice(recipe, training, why)
 
 
-def _stop(patience: Any) -> str:
-    return f", fewer after {int(patience):,} without a better validation" if patience is not None else ""
+def _stop(patience: int | None, steps: int) -> str:
+    sooner = patience is not None and patience < steps
+    return f", fewer after {patience:,} without a better validation" if sooner else ""
 
 
 def _can_propose(recipe: Recipe) -> bool:
