@@ -3,13 +3,16 @@
 import csv
 import io
 
+import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from concrete_score.data.careful import read_carefully
+from concrete_score.data.kinds import SAMPLE, narrow_kinds, wide_kinds
 from concrete_score.data.read import CSV, DATA, TSV
-from concrete_score.data.text import _read_fast, read_text
+from concrete_score.data.tally import Tally
+from concrete_score.data.text import _columns, _read_fast, _sample, read_text
 from concrete_score.errors import InputError
 
 cells = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\x00"), max_size=4) | st.sampled_from(
@@ -99,3 +102,109 @@ def test_wide_columns_of_fractions_become_numbers_and_wide_names_stay_text():
     assert numbers.cells().to_list() == [float(f"{i / 7}") for i in range(3000)]
     assert names.cells()[7] == "00007"
     assert len(few.values) == 3
+
+
+def quick(data, guess, layout=CSV):
+    """What the quick reader makes of the guessed types alone; None where it does not trust them."""
+    first = data.removeprefix(b"\xef\xbb\xbf").decode().splitlines()[0].split(layout.separator)
+    return _columns(data, data, layout, first, guess(_sample(data, data, layout, len(first))))
+
+
+SMALL = ["7", "-3", "0", "", "007", "+7", "-0", "00", " 7", "7 ", "7.0", "1e1", "300", "-129", "70000", "9" * 20, "٣"]
+TRUTH = ["true", "false", "", "True", "TRUE", "truE", "yes", "1"]
+WORDS = ["w1", "", "w9", " w1", '"', "a,b", "\r\n"]
+# Mostly one promise is broken at a time, so that no other cell gives it away.
+broken = st.one_of(
+    st.tuples(st.sampled_from(SMALL), st.just("true"), st.just("w1")),
+    st.tuples(st.just("7"), st.sampled_from(TRUTH), st.just("w1")),
+    st.tuples(st.just("7"), st.just("true"), st.sampled_from(WORDS)),
+)
+
+
+@given(st.lists(broken, min_size=1, max_size=3))
+@settings(max_examples=60)
+def test_types_guessed_from_the_first_rows_never_change_a_cell_further_down(odd):
+    rows = [(str(k % 3), "true" if k % 2 else "false", f"w{k % 5}") for k in range(SAMPLE)] + odd
+    assert read_text(written(rows), "t", CSV).rows() == blank_to_none(rows)
+
+
+@pytest.mark.parametrize("row", [*([cell, "true"] for cell in SMALL[4:]), *(["7", cell] for cell in TRUTH[3:])])
+def test_a_cell_that_a_narrow_type_would_forget_or_cannot_hold(row):
+    rows = [["7", "true"]] * SAMPLE + [row]
+    data = written(rows)
+    assert quick(data, narrow_kinds) is None
+    assert quick(data, wide_kinds) is not None
+    assert read_text(data, "t", CSV).rows() == blank_to_none(rows)
+
+
+def test_a_short_row_and_long_spellings_that_make_up_for_one_another_are_still_found():
+    rows = ["a,b,c", *["1,2,3"] * SAMPLE, "001,2,3", "1", "1,2,3"]
+    with pytest.raises(InputError, match=f"line {SAMPLE + 3}: expected 3 cells"):
+        read_text("\n".join(rows).encode(), "t", CSV)
+
+
+def test_more_categories_than_the_first_rows_promise():
+    rows = [[f"w{k % 9}", str(k % 2)] for k in range(SAMPLE)] + [[f"v{k}", "1"] for k in range(400)]
+    data = written(rows)
+    assert quick(data, narrow_kinds) is None
+    frame = read_text(data, "t", CSV)
+    assert frame.rows() == [tuple(row) for row in rows]
+    assert len(frame.columns[0].values) == 409
+
+
+@pytest.mark.parametrize("far", [2**20 - 1, 2**20, -(2**20), 2**31 - 1, -(2**31)])
+def test_whole_numbers_far_apart(far):
+    rows = [[str(200_000 + k % 7), "x" if k % 2 else ""] for k in range(SAMPLE)] + [[str(200_000 + far), "y"]]
+    assert read_text(written(rows), "t", CSV).rows() == blank_to_none(rows)
+
+
+ORDINARY = {
+    "plain": b"a,b,c\n1,no,true\n-12,yes,false\n",
+    "no last line end": b"a,b,c\n1,no,true\n-12,yes,false",
+    "carriage returns": b"a,b,c\r\n1,no,true\r\n-12,yes,false\r\n",
+    "byte-order mark": b"\xef\xbb\xbfa,b,c\n1,no,true\n-12,yes,false\n",
+    "quotes": b'a,b,c\n"1",no,"true"\n-12,"yes",false\n',
+}
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_files_are_read_by_narrow_types(name):
+    found = quick(ORDINARY[name], narrow_kinds)
+    assert found is not None
+    assert [column.cells().to_list() for column in found] == [["1", "-12"], ["no", "yes"], ["true", "false"]]
+
+
+def test_a_column_without_a_name_does_not_slow_the_reader():
+    rows = [["", "a"], ["0", "x"], ["1", "y"]]
+    data = written(rows, header=False)
+    assert _read_fast(data, data, CSV, ["", "a"]) is not None
+
+
+def test_the_sample_of_a_large_file_comes_from_its_head_even_amid_a_cell():
+    line = "1," + "x" * 200 + "\n"
+    data = ("a,b\n" + line * 10_000).encode()
+    assert len(_sample(data, data, CSV, 2)) == SAMPLE
+    long = ('a,b\n1,"' + "x\n" * 2**20 + '"\n2,y\n').encode()
+    assert read_text(long, "t", CSV).rows() == [("1", "x\n" * 2**20), ("2", "y")]
+
+
+@pytest.mark.parametrize("kind", [pl.Int8, pl.Int16, pl.Int32])
+def test_polars_reads_a_whole_number_exactly_or_not_at_all(kind):
+    """What the count of letters relies on: no number is wrapped into another."""
+    bound = int(pl.select(kind.max()).item())
+    numbers = [*range(bound - 3, bound + 300), *range(-bound - 300, 3 - bound), 2 * bound + 2, 2**64, 10**30, -(10**30)]
+    for number in numbers:
+        data = f"{number},x\n".encode()
+        try:
+            read = pl.read_csv(data, has_header=False, schema={"a": kind, "b": pl.String})["a"][0]
+        except pl.exceptions.ComputeError:
+            read = None
+        assert read == (number if -bound - 1 <= number <= bound else None)
+
+
+@given(tables, st.sampled_from([",", "\t"]))
+def test_every_letter_of_a_file_is_a_mark_or_in_a_cell(rows, separator):
+    data = written(rows, separator, header=False)
+    texts = pl.Series([cell for row in rows for cell in row], dtype=pl.String)
+    cells = Tally.of_texts(texts, pl.ones(len(texts), eager=True).to_numpy(), separator)
+    assert cells + Tally(len(rows) * (len(rows[0]) - 1), 0) == Tally.of_file(data, separator)

@@ -17,7 +17,7 @@ from concrete_score.errors import InputError
 _CONTINUOUS = (13, 33)
 
 
-def load_over_pandas(rows: int = 1_000_000, columns: int = 50, repeats: int = 2) -> Check:
+def load_over_pandas(rows: int = 1_000_000, columns: int = 50, repeats: int = 4) -> Check:
     """Read and encode words, integers, truth values and a few fractions; the yardstick is ``pandas.read_csv``."""
     if find_spec("pandas") is None:
         raise InputError("pandas, the yardstick", "none installed", fix="pip install pandas, or name other figures")

@@ -22,6 +22,9 @@ from concrete_score.protocols import Encoded
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
 
+_BLOCK = 2**18
+"""Cells turned over at a time."""
+
 
 class Rows(NamedTuple):
     """Data as states, and which of its rows they are."""
@@ -107,8 +110,7 @@ class TableCodec:
         check_choice(missing, MISSING, "missing")
         check_choice(unknown, UNKNOWN, "unknown")
         frame = self._matched(as_frame(data))
-        kind = _storage(self.space)
-        states = np.empty((len(self.sites), frame.num_rows), dtype=kind)
+        states: list[Array] = []
         absent: dict[int, Array] = {}
         strange: dict[int, Array] = {}
         for d, (site, column) in enumerate(zip(self.sites, frame.columns, strict=True)):
@@ -117,7 +119,7 @@ class TableCodec:
                 absent |= {d: cells == BLANK} if (cells == BLANK).any() else {}
                 strange |= {d: cells == -1} if (cells == -1).any() else {}
                 cells = np.where(cells < 0, 0, cells)
-            states[d] = cells
+            states.append(cells)
         return self._judged(frame, states, absent, strange, missing, unknown)
 
     def decode(self, states: States) -> Frame:
@@ -146,6 +148,8 @@ class TableCodec:
         found: dict[int, int] = {}
         for text in conditions:
             fitting = [name for name in self.names if text.startswith(f"{name}=")]
+            if text in self.names:
+                raise InputError("COLUMN=VALUE", f"{text!r} without a value", "--given", f"say --given '{text}=…'")
             if not fitting:
                 fix = nearest(text.partition("=")[0], list(self.names))
                 raise InputError("COLUMN=VALUE with the name of a column", repr(text), where="--given", fix=fix)
@@ -213,7 +217,7 @@ class TableCodec:
     def _judged(
         self,
         frame: Frame,
-        states: Array,
+        states: Sequence[Array],
         absent: Mapping[int, Array],
         strange: Mapping[int, Array],
         missing: str,
@@ -227,22 +231,23 @@ class TableCodec:
             refuse_blanks(frame, counts, "drop those rows, or fill them first")
         skipped = _any_row(strange, frame.num_rows)
         dropped = _any_row(absent if missing == "drop" else {}, frame.num_rows) & ~skipped
-        kept = np.flatnonzero(~(skipped | dropped))
+        left_out = skipped | dropped
+        whole = not left_out.any()
+        kept = np.arange(frame.num_rows) if whole else np.flatnonzero(~left_out)
         if not len(kept):
             raise InputError(
                 "rows to use",
                 f"none: {int(skipped.sum())} with unknown values, {int(dropped.sum())} with blanks",
                 where=frame.where,
             )
-        whole = len(kept) == frame.num_rows
-        chosen = states if whole else states[:, kept]
+        chosen = states if whole else [cells[kept] for cells in states]
         # One flag stands for all cells where none is blank.
         observed = torch.ones((1, 1), dtype=torch.bool).expand(len(kept), len(self.sites))
         if absent and missing == "keep":
             observed = torch.ones((len(kept), len(self.sites)), dtype=torch.bool)
             for d, mask in absent.items():
                 observed[:, d] = torch.from_numpy(~mask[kept])
-        encoded = Encoded(torch.from_numpy(np.ascontiguousarray(chosen.T)), observed)
+        encoded = Encoded(torch.from_numpy(_rows(chosen, _storage(self.space))), observed)
         return Rows(encoded, torch.from_numpy(kept), int(skipped.sum()), int(dropped.sum()))
 
 
@@ -258,6 +263,19 @@ def _storage(space: Space) -> Any:
     """The narrowest integers torch computes with that hold every site."""
     largest = max(space.sizes) - 1
     return next(kind for kind in (np.uint8, np.int16, np.int32, np.int64) if largest <= np.iinfo(kind).max)
+
+
+def _rows(columns: Sequence[Array], kind: Any) -> Array:
+    """Columns ``D × (N,)`` as rows ``(N, D)``, turned over in blocks that stay in the processor's cache."""
+    count, block = len(columns[0]), max(1, _BLOCK // len(columns))
+    rows = np.empty((count, len(columns)), dtype=kind)
+    piece = np.empty((len(columns), block), dtype=kind)
+    for start in range(0, count, block):
+        end = min(start + block, count)
+        for d, cells in enumerate(columns):
+            piece[d, : end - start] = cells[start:end]
+        rows[start:end] = piece[:, : end - start].T
+    return rows
 
 
 def _any_row(masks: Mapping[int, Array], rows: int) -> Array:

@@ -1,5 +1,7 @@
 """From series to columns: each column's distinct values, in order, and the cells as codes of them."""
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 
@@ -9,6 +11,8 @@ from concrete_score.errors import InputError
 WHOLE = float(2**53)
 """Beyond this, float64 does not tell whole numbers apart."""
 _SPAN = 2**20
+_FEW = 2**10
+_PAIRS = 2**18
 
 
 def column_of(series: pl.Series, where: str) -> Column | Numbers:
@@ -42,27 +46,88 @@ def column_of(series: pl.Series, where: str) -> Column | Numbers:
 
 
 def text_column(series: pl.Series) -> Column:
-    """A column from text, or from categories already made of it."""
+    """A column from text, or from categories or whole numbers already made of it."""
+    return counted_column(series)[0]
+
+
+def counted_column(series: pl.Series, physical: pl.Series | None = None) -> tuple[Column, Array]:
+    """As `text_column`, with how often each value occurs ``(len(values),)``.
+
+    Args:
+        series: text, categories or whole numbers; null is blank.
+        physical: ``series.to_physical()``, where it is at hand.
+
+    >>> column, counts = counted_column(pl.Series("a", [10, 9, None, 10], dtype=pl.Int8))
+    >>> column.values.to_list(), column.codes.tolist(), counts.tolist()
+    (['10', '9'], [0, 1, 2, 0], [2, 1])
+    """
+    if series.dtype.is_integer() and _spread(series) >= _SPAN:
+        series = series.cast(pl.String)
     if series.dtype == pl.String:
-        series = series.cast(pl.Categorical(pl.Categories.random()))
-    cells, absent = series.to_physical(), series.is_null() if series.null_count() else None
-    if absent is not None:
-        cells = cells.fill_null(0)
-    physical = cells.to_numpy()
-    # Counting finds the distinct codes three times quicker than hashing; a null's stand-in must not count.
-    count = np.bincount(physical if absent is None else physical[~absent.to_numpy()], minlength=1)
+        series, physical = series.cast(pl.Categorical(pl.Categories.random())), None
+    cells, low = _from_zero(series.to_physical() if physical is None else physical)
+    absent = series.is_null().to_numpy() if series.null_count() else None
+    # Counting finds the distinct codes far quicker than hashing; a null's stand-in must not count.
+    count = _histogram(cells if absent is None else cells[~absent])
     places = np.flatnonzero(count)
-    text = pl.Series(places.astype(np.uint32)).cat.to(series.dtype).cast(pl.String)
-    order = text.arg_sort().to_numpy()
-    values, places = text.gather(order), places[order]
+    values, order = _ascending(_spelled(places + low, series, cells.dtype))
+    places = places[order]
     empty = int(len(values) > 0 and values[0] == "")
-    values, blank = values[empty:], len(values) - empty
-    table = np.full(len(count), blank, dtype=np.uint32)
-    table[places[empty:]] = np.arange(blank)
-    codes = np.take(narrow(table, blank + 1), physical)
+    values, places, blank = values[empty:], places[empty:], len(values) - empty
+    table = np.full(max(len(count), 1), blank, dtype=np.uint32)
+    table[places] = np.arange(blank)
+    codes = _looked_up(narrow(table, blank + 1), cells, absent is None)
     if absent is not None:
-        codes[absent.to_numpy()] = blank
-    return Column(series.name, values.alias(""), codes)
+        codes[absent] = blank
+    return Column(series.name, values.alias(""), codes), count[places]
+
+
+def _spread(series: pl.Series) -> int:
+    low, high = series.min(), series.max()
+    return 0 if low is None or high is None else int(high) - int(low)  # type: ignore[arg-type]
+
+
+def _from_zero(physical: pl.Series) -> tuple[Array, int]:
+    """Codes from 0 up without a sign, and what was taken from each; nulls are 0."""
+    low = 0 if physical.dtype.is_unsigned_integer() else int(physical.min() or 0)  # type: ignore[arg-type]
+    cells = (physical.fill_null(low) if physical.null_count() else physical).to_numpy()
+    if cells.dtype.kind == "u":
+        return cells, low
+    # A difference that overflows is right again once its sign is a digit.
+    return (cells - cells.dtype.type(low)).view(cells.dtype.str.replace("i", "u")), low
+
+
+def _histogram(cells: Array) -> Array:
+    """How often each code occurs."""
+    if cells.dtype.itemsize > 1 or len(cells) < _PAIRS:
+        return np.bincount(cells)
+    # Two cells at a time.
+    pairs = np.bincount(cells[: len(cells) // 2 * 2].view(np.uint16), minlength=2**16).reshape(2**8, 2**8)
+    found: Array = pairs.sum(0) + pairs.sum(1) + np.bincount(cells[len(cells) // 2 * 2 :], minlength=2**8)
+    return found
+
+
+def _spelled(places: Array, series: pl.Series, storage: np.dtype[Any]) -> pl.Series:
+    """The text of a series' codes."""
+    if series.dtype.is_integer():
+        return pl.Series(places).cast(pl.String)
+    return pl.Series(places.astype(storage)).cat.to(series.dtype).cast(pl.String)
+
+
+def _ascending(text: pl.Series) -> tuple[pl.Series, Array]:
+    """Text in the order of code points, and where each stood."""
+    if len(text) > _FEW:
+        order = text.arg_sort().to_numpy()
+        return text.gather(order), order
+    # Of few, Python is done before polars has begun.
+    words = text.to_list()
+    order = np.array(sorted(range(len(words)), key=words.__getitem__), dtype=np.int64)
+    return pl.Series([words[place] for place in order], dtype=pl.String), order
+
+
+def _looked_up(table: Array, cells: Array, shared: bool) -> Array:
+    same = shared and table.dtype == cells.dtype and np.array_equal(table, np.arange(len(table)))
+    return cells if same else np.take(table, cells)
 
 
 def numbers_column(name: str, numbers: Array) -> Column | Numbers:

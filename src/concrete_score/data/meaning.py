@@ -18,6 +18,7 @@ TEXT, INTEGER, BOOLEAN, NUMBER = "text", "integer", "boolean", "number"
 # No leading zeros: 007 is a name. A fraction of zeros is how some programs write whole numbers beside blanks.
 _INTEGER = r"^-?(0|[1-9][0-9]*)(\.0*)?$"
 _NUMBER = r"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_FEW = 256
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -62,9 +63,9 @@ def understand(column: Column | Numbers, na: Sequence[str] = (), limit: int = 2*
     words = tuple(na)
     if isinstance(column, Numbers):
         numbers = cell_numbers(column, words)
-        return Meaning(NUMBER, (), -1, int(np.isnan(numbers).sum()), column, words)
+        return Meaning(NUMBER, (), -1, int(np.count_nonzero(np.isnan(numbers))), column, words)
     blank = _blank_values(column.values, words)
-    blanks = int((column.codes == len(column.values)).sum())
+    blanks = int(np.count_nonzero(column.codes == len(column.values)))
     if blank.any():
         blanks = int(column.counts()[np.append(blank, True)].sum())
     known = column.values.filter(pl.Series(~blank)) if blank.any() else column.values
@@ -109,8 +110,7 @@ def _blank_values(values: pl.Series, na: tuple[str, ...]) -> Array:
     if not na or not len(values):
         return np.zeros(len(values), dtype=bool)
     text = values if values.dtype == pl.String else values.cast(pl.String)
-    found: Array = text.is_in(list(na)).to_numpy()
-    return found
+    return np.array([word in na for word in text.to_list()], dtype=bool)
 
 
 def _kind(values: pl.Series) -> str:
@@ -120,10 +120,10 @@ def _kind(values: pl.Series) -> str:
         return INTEGER if values.dtype == pl.Int64 else NUMBER
     if not len(values):
         return TEXT
-    if values.str.contains(_INTEGER).all():
+    if _all_match(values, _INTEGER):
         whole = values.str.replace(r"\.0*$", "").cast(pl.Int64, strict=False)
         return TEXT if whole.null_count() else INTEGER
-    if not values.str.contains(_NUMBER).all():
+    if not _all_match(values, _NUMBER):
         return TEXT
     numbers = value_numbers(values)
     if not np.isfinite(numbers).all():
@@ -131,6 +131,12 @@ def _kind(values: pl.Series) -> str:
     if (numbers != np.floor(numbers)).any():
         return NUMBER
     return INTEGER if (np.abs(numbers) <= WHOLE).all() else TEXT
+
+
+def _all_match(values: pl.Series, pattern: str) -> bool:
+    # Of the first few, Python is done before polars has begun; they are often all, or enough to say no.
+    first = all(re.fullmatch(pattern, value) for value in values.head(_FEW).to_list())
+    return first and (len(values) <= _FEW or bool(values.str.contains(pattern).all()))
 
 
 def _plain(values: pl.Series, kind: str) -> tuple[Value, ...]:
