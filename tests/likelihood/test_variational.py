@@ -86,10 +86,7 @@ def test_one_site_and_the_true_posterior_leave_only_the_priors_gap(data):
 
 def test_more_levels_bring_the_ideal_bound_to_the_entropy():
     entropy = -(PMF @ PMF.log())
-    gap = [
-        (-entropy - PMF @ ReverseChain(Tabulated(PMF, log_snr(SPACE, n))).exact_bound()).item()
-        for n in (4, 8, 16)
-    ]
+    gap = [(-entropy - PMF @ ReverseChain(Tabulated(PMF, log_snr(SPACE, n))).exact_bound()).item() for n in (4, 8, 16)]
     assert all(b < a for a, b in pairwise(gap))
     assert 0 < gap[-1] < 0.25
 
