@@ -67,9 +67,10 @@ class ChannelNorm(nn.Module):
         self.shift = nn.Parameter(torch.zeros(channels, dtype=dtype, device=device))
 
     def forward(self, x: Picture) -> Picture:
-        """The same shape; in channels-last memory nothing is copied."""
+        """The same shape in the same layout; in channels-last memory nothing is copied."""
         last = x.permute(0, 2, 3, 1)
-        return functional.layer_norm(last, self.scale.shape, self.scale, self.shift).permute(0, 3, 1, 2)
+        found = functional.layer_norm(last, self.scale.shape, self.scale, self.shift).permute(0, 3, 1, 2)
+        return found if x.is_contiguous(memory_format=torch.channels_last) else found.contiguous()
 
 
 class Block(nn.Module):
