@@ -187,17 +187,6 @@ def test_low_precision_where_the_device_has_none_is_full_precision(monkeypatch):
     assert torch.equal(net(mixed=True)(x, 1), net()(x, 1))
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_compiled_it_says_the_same_and_a_copy_runs_its_own_weights():
-    plain, fast = net(dtype=torch.float32), net(dtype=torch.float32, compiled=True)
-    x = plain.space.uniform(3, seeded(1))
-    torch.testing.assert_close(fast(x, 1), plain(x, 1), rtol=1e-4, atol=1e-5)
-    copy = deepcopy(fast)
-    torch.nn.init.zeros_(copy.write.weight)
-    assert (copy(x, 1) - fast(x, 1)).abs().max() > 1e-3
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
