@@ -107,7 +107,8 @@ def test_wide_columns_of_fractions_become_numbers_and_wide_names_stay_text():
 def quick(data, guess, layout=CSV):
     """What the quick reader makes of the guessed types alone; None where it does not trust them."""
     first = data.removeprefix(b"\xef\xbb\xbf").decode().splitlines()[0].split(layout.separator)
-    return _columns(data, data, layout, first, guess(_sample(data, data, layout, len(first))))
+    sample = _sample(data, data, layout, len(first))
+    return _columns(data, data, layout, first, sample, guess(sample))
 
 
 SMALL = ["7", "-3", "0", "", "007", "+7", "-0", "00", " 7", "7 ", "7.0", "1e1", "300", "-129", "70000", "9" * 20, "٣"]
@@ -135,6 +136,15 @@ def test_a_cell_that_a_narrow_type_would_forget_or_cannot_hold(row):
     assert quick(data, narrow_kinds) is None
     assert quick(data, wide_kinds) is not None
     assert read_text(data, "t", CSV).rows() == blank_to_none(rows)
+
+
+@pytest.mark.parametrize("words", [("false", "true"), ("False", "True"), ("FALSE", "TRUE")])
+@pytest.mark.parametrize("strange", [["true"] * 3 + ["TRUE"], ["tRUE", "False"], ["TRUE", "tRUe"], ["True", "FALSE"]])
+def test_truth_values_of_several_spellings_are_several_values(words, strange):
+    rows = [["7", words[k % 2]] for k in range(SAMPLE)] + [["8", word] for word in strange]
+    assert quick(written(rows[:SAMPLE]), narrow_kinds) is not None
+    assert (quick(written(rows), narrow_kinds) is None) == (not set(strange) <= set(words))
+    assert read_text(written(rows), "t", CSV).rows() == blank_to_none(rows)
 
 
 def test_a_short_row_and_long_spellings_that_make_up_for_one_another_are_still_found():

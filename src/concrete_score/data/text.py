@@ -8,7 +8,7 @@ does not either, slowly, by `concrete_score.data.careful`, which either succeeds
 """
 
 import mmap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,9 +18,10 @@ import polars as pl
 
 from concrete_score.data.careful import first_record, read_carefully, refuse_encoding
 from concrete_score.data.columns import counted_column
-from concrete_score.data.frame import Column, Form, Frame, Numbers, unique_names
-from concrete_score.data.kinds import SAMPLE, Kinds, narrow_kinds, wide_kinds
+from concrete_score.data.frame import Array, Column, Form, Frame, Numbers, unique_names
+from concrete_score.data.kinds import SAMPLE, Kinds, narrow_kinds, truth_words, wide_kinds
 from concrete_score.data.tally import Tally
+from concrete_score.data.threads import each
 from concrete_score.errors import InputError
 
 Buffer = bytes | mmap.mmap
@@ -81,7 +82,7 @@ def _read_fast(
     try:
         sample = _sample(view, source, layout, len(first))
         for guess in (narrow_kinds, wide_kinds):
-            columns = _columns(view, source, layout, first, guess(sample))
+            columns = _columns(view, source, layout, first, sample, guess(sample))
             if columns is not None:
                 return columns
     # Whatever stops the quick reader, the careful one says better.
@@ -91,16 +92,17 @@ def _read_fast(
 
 
 def _columns(
-    view: Buffer, source: str | bytes, layout: Layout, first: Sequence[str], kinds: Kinds
+    view: Buffer, source: str | bytes, layout: Layout, first: Sequence[str], sample: pl.DataFrame, kinds: Kinds
 ) -> Sequence[Column | Numbers] | None:
     try:
-        table = _scan(source, layout, kinds)
+        table = _scan(source, layout, kinds, quoted=view.find(b'"') >= 0)
     # Whatever stops the quick reader, the careful one says better.
     except _STOPS:
         return None
     if not len(table):
         return None
-    columns, tally = _understood(table, layout.separator)
+    spelled = [_spelled(series, set(seen.to_list())) for series, seen in zip(table, sample, strict=True)]
+    columns, tally = _understood(pl.DataFrame(spelled), layout.separator)
     tally += Tally((len(table) + layout.header) * (len(first) - 1), 0)
     if layout.header:
         tally += Tally.of_texts(pl.Series(first, dtype=pl.String), np.ones(len(first)), layout.separator)
@@ -117,13 +119,16 @@ def _sample(view: Buffer, source: str | bytes, layout: Layout, width: int) -> pl
     return _scan(source, layout, text, SAMPLE)
 
 
-def _scan(source: str | bytes, layout: Layout, kinds: Kinds, rows: int | None = None) -> pl.DataFrame:
+def _scan(
+    source: str | bytes, layout: Layout, kinds: Kinds, rows: int | None = None, *, quoted: bool = True
+) -> pl.DataFrame:
     return pl.read_csv(
         source,
         has_header=False,
         skip_rows=int(layout.header),
         schema=kinds,
         separator=layout.separator,
+        quote_char='"' if quoted else None,
         empty_string_is_null=False,
         # Cells that lack are counted afterwards; polars' own guess of the width errs on quoted cells.
         missing_columns="insert",
@@ -132,23 +137,32 @@ def _scan(source: str | bytes, layout: Layout, kinds: Kinds, rows: int | None = 
     )
 
 
+def _spelled(series: pl.Series, seen: Collection[str | None]) -> pl.Series:
+    """Truth values as the words they were read from."""
+    words = truth_words(seen) if series.dtype == pl.Boolean else None
+    return series if words is None else series.cast(pl.UInt8).cat.to(pl.Enum(words))
+
+
 def _understood(table: pl.DataFrame, separator: str) -> tuple[list[Column | Numbers], Tally]:
     """The columns, and what their cells hold."""
-    columns: list[Column | Numbers] = []
-    values, counts, letters = [], [], 0
     # One call for all columns: each costs polars a tenth of a millisecond.
-    for series, physical in zip(table, table.select(pl.all().to_physical()), strict=True):
-        numbers = _numbers(series) if series.dtype == pl.String else None
-        if numbers is not None:
-            columns.append(numbers)
-            letters += int(series.str.len_bytes().sum())
-            continue
-        column, count = counted_column(series, physical)
-        columns.append(column)
-        values.append(column.values)
-        counts.append(count)
-    texts = Tally.of_texts(pl.concat(values), np.concatenate(counts), separator) if values else Tally(0, 0)
-    return columns, texts + Tally(0, letters)
+    found = each(_counted, zip(table, table.select(pl.all().to_physical()), strict=True))
+    texts = [(column.values, count) for column, count in found if isinstance(column, Column)]
+    tally = sum((Tally(0, *count.tolist()) for column, count in found if isinstance(column, Numbers)), Tally(0, 0))
+    if texts:
+        values, counts = zip(*texts, strict=True)
+        tally += Tally.of_texts(pl.concat(values), np.concatenate(counts), separator)
+    return [column for column, _ in found], tally
+
+
+def _counted(pair: tuple[pl.Series, pl.Series]) -> tuple[Column | Numbers, Array]:
+    """A column, with how often each value occurs; of numbers, how many letters and capitals they have."""
+    series, physical = pair
+    numbers = _numbers(series) if series.dtype == pl.String else None
+    if numbers is None:
+        return counted_column(series, physical)
+    # Numbers hold no other capital than that of 1E5.
+    return numbers, np.array([series.str.len_bytes().sum(), 0, series.str.contains("E", literal=True).sum()])
 
 
 def _numbers(series: pl.Series) -> Numbers | None:
