@@ -75,7 +75,8 @@ def _occurrences(data: Array, marks: Sequence[int | None]) -> Array:
     # Blocks that stay in the processor's cache are read from memory once for all marks.
     blocks = (data[start : start + _BLOCK] for start in range(0, len(data), _BLOCK))
     counts = [[*(_count(block, mark) for mark in marks), _capitals(block)] for block in blocks]
-    return np.array(counts).sum(axis=0)
+    found: Array = np.array(counts).sum(axis=0)
+    return found
 
 
 def _count(block: Array, mark: int | None) -> int:
