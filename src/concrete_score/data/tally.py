@@ -22,6 +22,7 @@ _BLOCK = 2**18
 _PART = 2**25
 _MARKS = '"\n\r'
 _INITIALS = "FT"
+_ALPHABET = 26
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -46,16 +47,12 @@ class Tally:
     def of_file(cls, view: Buffer, separator: str) -> "Tally":
         """The count over a whole file, its byte-order mark left out."""
         data = np.frombuffer(view, dtype=np.uint8)
-        # Looking for a mark that is nowhere is far quicker than counting it.
-        marks = [mark.encode() for mark in (separator, *_MARKS, *_INITIALS)]
-        present = [mark[0] if view.find(mark) >= 0 else None for mark in marks]
+        marks = (separator, *_MARKS)
         parts = [data[start : start + _PART] for start in range(0, len(data), _PART)]
-        found = np.sum(each(lambda part: _occurrences(part, present), parts), axis=0)
+        found = np.sum(each(lambda part: _occurrences(part, marks), parts), axis=0)
         size = len(data) - (len(_BYTE_ORDER_MARK) if view[:3] == _BYTE_ORDER_MARK else 0)
         del data, parts
-        separators, letters = found[0], size - found[: 1 + len(_MARKS)].sum()
-        initials = found[1 + len(_MARKS) : -1].sum()
-        return cls(int(separators), int(letters), int(initials), int(found[-1] - initials))
+        return cls(int(found[0]), int(size - found[: len(marks)].sum()), *found[len(marks) :].tolist())
 
     @classmethod
     def of_texts(cls, texts: pl.Series, counts: Array, separator: str) -> "Tally":
@@ -70,22 +67,24 @@ class Tally:
         return Tally(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
 
-def _occurrences(data: Array, marks: Sequence[int | None]) -> Array:
-    """How often each mark occurs in bytes, and last how many capitals there are."""
+def _occurrences(data: Array, marks: Sequence[str]) -> Array:
+    """How often each mark occurs in bytes, then how many capital initials and other capitals there are."""
     # Blocks that stay in the processor's cache are read from memory once for all marks.
     blocks = (data[start : start + _BLOCK] for start in range(0, len(data), _BLOCK))
-    counts = [[*(_count(block, mark) for mark in marks), _capitals(block)] for block in blocks]
+    counts = [[*_counts(block, marks), *_capitals(block)] for block in blocks]
     found: Array = np.array(counts).sum(axis=0)
     return found
 
 
-def _count(block: Array, mark: int | None) -> int:
-    return 0 if mark is None else int(np.count_nonzero(block == mark))
+def _counts(block: Array, marks: Sequence[str]) -> list[int]:
+    return [int(np.count_nonzero(block == ord(mark))) for mark in marks]
 
 
-def _capitals(block: Array) -> int:
+def _capitals(block: Array) -> tuple[int, int]:
     # Below A the difference wraps around to large numbers.
-    return int(np.count_nonzero(block - np.uint8(ord("A")) < ord("Z") - ord("A") + 1))
+    capitals = int(np.count_nonzero(block - np.uint8(ord("A")) < _ALPHABET))
+    initials = sum(_counts(block, _INITIALS)) if capitals else 0
+    return initials, capitals - initials
 
 
 def _times(each: pl.Series, often: Array) -> int:
