@@ -43,6 +43,8 @@ TOYS = ("8gaussians", "checkerboard", "2spirals")
 SHARE = 0.1
 """Of uniform noise mixed into the draws."""
 PAPER_RATE = 5e-4
+PATIENCE = 4_000
+"""Steps without likelier held-out draws that end a training."""
 _RAY = (0.0, 10.0, 20.0)
 
 
@@ -85,6 +87,8 @@ class Method:
     """Its minimizer is uniform on every line with draws."""
     unbounded: bool = False
     """On draws alone it has no lower bound."""
+    decline: float | None = None
+    """At least how much farther from the truth than the best point it is when it is stopped, in histogram's errors."""
     bound: float | None = None
     """On total variation over the training histogram's own."""
     quick_bound: float | None = None
@@ -95,21 +99,21 @@ _MARGINAL = partial(EveryLine, "discrete_marginalization_uncorrected")
 _MARGINAL_FIXED = partial(EveryLine, "discrete_marginalization")
 
 METHODS: Mapping[str, Method] = {
-    "ratio": Method("Ratio", _RATIO, 5_000, ignores_data=True),
-    "ratio_elsewhere": Method("Ratio, random start", _RATIO, 20_000, normal_start=True, ignores_data=True),
+    "ratio": Method("Ratio", _RATIO, 3_000, ignores_data=True),
+    "ratio_elsewhere": Method("Ratio, random start", _RATIO, 12_000, normal_start=True, ignores_data=True),
     "ratio_fixed": Method(
-        "Ratio-fixed", partial(EveryLine, "ratio_matching_multiclass"), 20_000, bound=1.15, quick_bound=1.8
+        "Ratio-fixed", partial(EveryLine, "ratio_matching_multiclass"), 30_000, bound=1.15, quick_bound=1.8
     ),
-    "marginal": Method("Marginal", _MARGINAL, 5_000, ignores_data=True),
-    "marginal_elsewhere": Method("Marginal, random start", _MARGINAL, 20_000, normal_start=True, ignores_data=True),
+    "marginal": Method("Marginal", _MARGINAL, 3_000, ignores_data=True),
+    "marginal_elsewhere": Method("Marginal, random start", _MARGINAL, 30_000, normal_start=True, ignores_data=True),
     "marginal_fixed": Method("Marginal-fixed\nas written", _MARGINAL_FIXED, 20_000, unbounded=True),
-    "csm": Method("CSM\nas written", csm_on_grid, 20_000, unbounded=True),
+    "csm": Method("CSM\nas written", csm_on_grid, 20_000, unbounded=True, decline=0.5),
     "marginal_fixed_mixed": Method(
         "Marginal-fixed\nmixed", _MARGINAL_FIXED, 20_000, share=SHARE, bound=1.05, quick_bound=1.3
     ),
     "csm_mixed": Method("CSM\nmixed", csm_on_grid, 20_000, share=SHARE, bound=1.05, quick_bound=1.3),
     "ours": Method(
-        "ours: CSM on\nhamming, mixed", partial(EveryLine, "csm"), 8_000, share=SHARE, bound=1.02, quick_bound=1.2
+        "ours: CSM,\nhamming, mixed", partial(EveryLine, "csm"), 8_000, share=SHARE, bound=1.02, quick_bound=1.2
     ),
 }
 
@@ -172,7 +176,9 @@ def teach(settings: Settings, toy: str, method: str) -> dict[str, Any]:
     size = QUICK if settings.quick else FULL
     objective = how.objective(plane.space, mixed(plane.draws.probabilities, how.share))
     start = Table(plane.space, generator(settings.seed, "start")) if how.normal_start else None
-    training = training_settings(size.steps(how.steps), size.lr, settings.seed, retries=0)
+    # What ignores the draws or has no bound must not be spared its end.
+    patience = None if how.ignores_data or how.unbounded else size.steps(PATIENCE)
+    training = training_settings(size.steps(how.steps), size.lr, settings.seed, retries=0, patience=patience)
     learned = learn(plane, objective, training, share=how.share, start=start)
     # An objective that ignores the draws is judged where it leads, not where held-out draws like it best.
     logits = learned.last if how.ignores_data else learned.kept
@@ -217,7 +223,7 @@ def checks_of(toy: str, found: Mapping[str, Any], settings: Settings) -> list[Ch
     """Every line of what must be shown, for one toy."""
     checks, size = [], QUICK if settings.quick else FULL
     for name, method in METHODS.items():
-        told, label = found[name], f"{toy}: {method.title.replace(chr(10), ', ')}"
+        told, label = found[name], f"{toy}: {method.title.replace(chr(10), ' ')}"
         bound = method.quick_bound if settings.quick else method.bound
         if bound is not None:
             checks.append(Check.at_most(f"{label}: total variation / the histogram's", told["ratio"], bound))
@@ -228,6 +234,9 @@ def checks_of(toy: str, found: Mapping[str, Any], settings: Settings) -> list[Ch
             fall = log(told["ray"][2] / told["ray"][1]) if told["ray"][1] < 0 else 0.0
             checks.append(Check.at_least(f"{label}: log-fall of the objective over ten nats", fall, 9.0))
             checks.append(Check.equal(f"{label}: stopped by the guard", told["ended"] == "diverged", True))
+        if method.decline is not None:
             worse = told["last"]["ratio"] - told["ratio"]
-            checks.append(Check.at_least(f"{label}: best point over the stop, histogram's errors", worse, 0.5))
+            checks.append(
+                Check.at_least(f"{label}: the stop beyond the best point, histogram's errors", worse, method.decline)
+            )
     return checks

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from concrete_score.experiments.graph_pictures import ACCENT, INK, QUIET, png
-from concrete_score.experiments.plane_pictures import brightness, panel
+from concrete_score.experiments.plane_pictures import depth, panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,6 +28,7 @@ WAYS = {
     "ours": ("#3d7ea6", "-"),
 }
 STOPPED = ("marginal_fixed", "csm")
+_TICKS = (0.5, 1, 2, 5, 10)
 
 Found = Mapping[str, Mapping[str, Any]]
 
@@ -48,20 +49,20 @@ def _samples(found: Found, toys: Sequence[str], titles: Mapping[str, str], bins:
     panels = figure.subplots(len(toys), 1 + len(COLUMNS), squeeze=False)
     for number, (row, toy) in enumerate(zip(panels, toys, strict=True)):
         data = found[toy]
-        bright = brightness(data["samples"], bins)
+        deep = depth(data["samples"], bins)
         heads = {name: "" if number else title for name, title in titles.items()}
         panel(
             row[0],
             data["samples"],
             bins,
-            bright,
+            deep,
             "" if number else "Data",
             f"TV {data['histogram_total_variation']:.3f}",
         )
         row[0].set_ylabel(toy, fontsize=10, color=INK)
         for axes, name in zip(row[1:], COLUMNS, strict=True):
             told = found[f"{toy}-{name}"]
-            panel(axes, told["samples"], bins, bright, heads[name], f"{told['ratio']:.3g} × the data's")
+            panel(axes, told["samples"], bins, deep, heads[name], f"{told['ratio']:.3g} × the data's")
     return png(figure)
 
 
@@ -72,12 +73,12 @@ def _divergence(found: Found, toys: Sequence[str], titles: Mapping[str, str], bi
     panels = figure.subplots(len(toys), 1 + len(STOPPED), squeeze=False, width_ratios=(2.4, *[1] * len(STOPPED)))
     for row, toy in zip(panels, toys, strict=True):
         _ways(row[0], found, toy, titles)
-        bright = brightness(found[toy]["samples"], bins)
+        deep = depth(found[toy]["samples"], bins)
         for axes, name in zip(row[1:], STOPPED, strict=True):
             told = found[f"{toy}-{name}"]
             note = f"{told['last']['ratio']:.3g} × the data's"
             title = f"{titles[name].splitlines()[0]}, step {told['steps']:,}"
-            panel(axes, told["samples_last"], bins, bright, title, note)
+            panel(axes, told["samples_last"], bins, deep, title, note)
     handles, labels = panels[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
     return png(figure)
@@ -87,13 +88,15 @@ def _ways(axes: "Axes", found: Found, toy: str, titles: Mapping[str, str]) -> No
     for name, (color, style) in WAYS.items():
         told = found[f"{toy}-{name}"]
         steps, values = zip(*told["path"], strict=True)
-        axes.plot(steps, values, style, color=color, lw=1.5, label=titles[name].replace("\n", ", "))
+        axes.plot(steps, values, style, color=color, lw=1.5, label=titles[name].replace("\n", " "))
         if name in STOPPED:
             axes.plot(told["kept_step"], told["ratio"], "o", ms=6, mfc="white", mec=color, mew=1.5)
         if told["ended"] == "diverged":
             axes.plot(steps[-1], values[-1], "X", ms=8, color=color)
     axes.axhline(1, color=INK, lw=0.8)
     axes.set_yscale("log")
+    axes.set_yticks(_TICKS, labels=[f"{tick:g}" for tick in _TICKS])
+    axes.minorticks_off()
     axes.set_ylabel(f"{toy}: total variation\nover the histogram's", fontsize=9, color=INK)
     axes.set_xlabel("step (o: kept on held-out draws, X: stopped by the guard)", fontsize=8.5, color=INK)
     axes.spines[["top", "right"]].set_visible(False)

@@ -28,7 +28,7 @@ ROWS = 10_000
 WAYS = {"full": "all draws in every step", "sampled": "Algorithms 1 and 2, batch 128"}
 BOUND, QUICK_BOUND = 0.02, 0.15
 STEPS, QUICK_STEPS = {"full": 5_000, "sampled": 10_000}, {"full": 300, "sampled": 300}
-RATE, QUICK_RATE = 1e-3, 1e-2
+RATE, QUICK_RATE = 5e-3, 1e-2
 
 PAPER = {
     "claim": "different neighborhood structures yield similar log-likelihoods",
@@ -56,9 +56,12 @@ def run(settings: Settings) -> Findings:
 
     truth = sine()
     shown = {name: {WAYS[way]: found[f"{name}-{way}"]["probabilities"] for way in WAYS} for name in TITLES}
-    notes = {name: f"{found[f'{name}-full']['log_likelihood']:.4f} nats" for name in TITLES}
+    best = -truth.entropy()
+    notes = {
+        name: f"log-likelihood {found[f'{name}-full']['log_likelihood']:.4f}, at best {best:.4f}" for name in TITLES
+    }
     ours = {
-        "bound": -truth.entropy(),
+        "bound": best,
         "draws": ROWS,
         **{key: told(value) for key, value in found.items()},
     }
@@ -116,5 +119,7 @@ log-likelihood". Its distribution is shown as a picture only; ours is `p_k ∝ 1
 
 Agrees: where every category is seen, the draws' own ratios are the minimizer of CSM on every connected neighborhood, so
 all four reach the histogram of the draws, and what is left to the bound is the draws' own error (about 15 / 2n nat) and
-the noise of Adam on minibatches.
+the noise of Adam on minibatches. Neighborhoods differ in speed alone: a cycle compares two distant categories through
+all that lie between them, the complete graph at once. The paper gives no rate and no number of steps here; at 1e-3 and
+10,000 steps the natural cycle's minibatches are still 0.026 nat below the bound, so ours is 5e-3, falling to 0.
 """

@@ -42,8 +42,7 @@ LEVELS = (0.99, 0.95, 0.8, 0.6, 0.4, 0.2)
 
 @dataclass(frozen=True)
 class Way:
-    """A denoising objective: which ``f``, at how many of the levels, and which bounds it is held to "
-    "where CSM failed."""
+    """A denoising objective: which ``f``, how many of the levels, and the bounds it is held to where CSM failed."""
 
     title: str
     divergence: Bregman
@@ -68,9 +67,8 @@ TOLERANCE = 0.02
 """Nats below the bound from which on a neighborhood has failed: figure 5's bound."""
 
 PAPER = {
-    "claim": "the neighborhood plays a critical role: the complete graph is best; a cycle whose "
-    "low-density region lies "
-    "between the modes does comparably; noise annealing with denoising CSM may help, left for future work",
+    "claim": "the neighborhood plays a critical role: the complete graph is best; a cycle whose low-density region "
+    "lies between the modes does comparably; noise annealing with denoising CSM may help, left for future work",
 }
 
 

@@ -78,7 +78,7 @@ def run(settings: Settings) -> Findings:
     from concrete_score.experiments.figure7_picture import picture
 
     size = QUICK if settings.quick else FULL
-    return Findings(PAPER, ours, checks, {"figure7": picture(found, TOYS, WEIGHTS, size.bins)}, text=text(ours))
+    return Findings(PAPER, ours, checks, {"figure7": picture(found, TOYS, WEIGHTS, size.bins)}, text=text(ours, BATCH))
 
 
 def _told(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def integrated(settings: Settings, toy: str, weight: float) -> dict[str, Any]:
     how = TrainingSettings(
         steps=size.steps, batch_size=1, lr=size.lr, schedule="constant", valid_every=size.steps, seed=settings.seed
     )
-    # Held out is the space itself, so that the last weights are kept: the judge must not choose among them.
+    # One look, at the end: these are the last weights, not those that a judge who knows the truth likes best.
     ended = fit(model, objective, space.enumerate()[:1], how, valid=scene.noisy.sample(size.rows, _gen(settings)))
     logits = model.logits.detach()
     return {

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from concrete_score.experiments.graph_pictures import INK, png
-from concrete_score.experiments.plane_pictures import brightness, panel
+from concrete_score.experiments.plane_pictures import depth, panel
 
 ROWS = (
     ("integrated", "samples_exact", "exact noisy", None),
@@ -23,17 +23,17 @@ def picture(found: Mapping[str, Mapping[str, Any]], toys: Sequence[str], weights
     for at, toy in enumerate(toys):
         rows = panels[at * len(ROWS) : (at + 1) * len(ROWS)]
         clean = found[f"{toy}-integrated-{weights[0]}"]["samples_clean"]
-        panel(rows[0][0], clean, bins, brightness(clean, bins), f"{toy}, clean")
+        panel(rows[0][0], clean, bins, depth(clean, bins), f"{toy}, clean")
         for row in rows[1:]:
             row[0].set_axis_off()
         for column, weight in enumerate(weights, start=1):
             exact = found[f"{toy}-integrated-{weight}"]["samples_exact"]
-            bright = brightness(exact, bins)
+            deep = depth(exact, bins)
             for row, (kind, key, label, measured) in zip(rows, ROWS, strict=True):
                 told = found[f"{toy}-{kind}-{weight}"]
                 note = "" if measured is None else f"TV {told[measured]:.2g}"
                 title = f"w = {weight}" if measured is None else ""
-                panel(row[column], told[key], bins, bright, title, note)
+                panel(row[column], told[key], bins, deep, title, note)
                 if column == 1:
                     row[column].set_ylabel(label, fontsize=9, color=INK)
     return png(figure)

@@ -35,6 +35,8 @@ def picture(truth: Pmf, learned: Mapping[str, Mapping[str, Sequence[float]]], no
         panels[0][column].set_title(TITLES[name], fontsize=11, color=INK)
         _bars(panels[1][column], truth, learned[name])
         panels[1][column].set_title(notes[name], fontsize=9.5, color=INK)
+        panels[1][column].set_xlabel("category", fontsize=9, color=INK)
+    panels[1][0].set_ylabel("probability", fontsize=9, color=INK)
     handles, labels = panels[1][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
     return png(figure)
