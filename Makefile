@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/data/MANIFEST.json),)
 export CONCRETE_SCORE_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: setup demo test test-slow lint bench clean
+.PHONY: setup demo test test-slow test-browser lint bench clean
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
@@ -21,10 +21,15 @@ demo: $(READY)
 	$(BIN)/csm demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 -q -m "not slow"
+	$(BIN)/python -m pytest -n 2 -q -m "not slow and not browser"
 
 test-slow: $(READY)
-	$(BIN)/python -m pytest -n 2 -q -m slow
+	$(BIN)/python -m pytest -n 2 -q -m "slow and not browser"
+
+# Needs a Chromium on the machine (Debian: apt-get install chromium); without one the tests skip and say so.
+test-browser: $(READY)
+	PIP_CONSTRAINT=$(abspath constraints.txt) $(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[browser]"
+	$(BIN)/python -m pytest -q -rs -m browser tests/browser
 
 lint: $(READY)
 	$(BIN)/ruff check .

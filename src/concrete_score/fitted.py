@@ -13,14 +13,17 @@ from concrete_score.baselines.conditionals import check_query
 from concrete_score.errors import InputError
 from concrete_score.likelihood import Budget, LogLikelihood, PathDensity, exact, exact_sampler, sandwich
 from concrete_score.likelihood.exact import check_rows, row_log_densities
+from concrete_score.likelihood.variational import variational
 from concrete_score.models.derived import DensityScore
 from concrete_score.models.layers import check_count
 from concrete_score.models.table import Table
 from concrete_score.neighborhoods import Product, check_same_space, hamming
+from concrete_score.noise import FactorizedNoise
 from concrete_score.protocols import DensityModel, Neighborhood, NoiseConditional, ScoreModel
 from concrete_score.samplers.base import all_edits
 from concrete_score.samplers.completions import COMPLETIONS, Cells, Impossible
 from concrete_score.samplers.conditional import Conditioner
+from concrete_score.samplers.from_noise import Watch, from_noise
 from concrete_score.scores import recover
 from concrete_score.shapes import States
 from concrete_score.spaces import ENUMERATION_LIMIT, Space
@@ -33,6 +36,10 @@ RECOVERED = 4096
 """States up to which a score model's distribution is the least-squares one; beyond, it is summed along paths."""
 PATHS = Budget(steps=100, chains=32, raise_chains=2, bound_rows=16, pilot_steps=10, pilot_chains=16)
 """Of bounds on a score model's path density, each of whose evaluations takes a pass for every site."""
+LONGEST = 256
+"""Sites up to which a score model's density is summed along paths and bounded."""
+PASSES = 2**14
+"""Passes a variational bound may take: from 8 to 64 a row."""
 DRAWN = 2**16
 """Rows drawn between two words of progress."""
 RATIOS = 2**22
@@ -86,16 +93,18 @@ def by_number(site: int, value: int) -> str:
 class Fitted:
     """A trained model with what it needs to answer questions about states.
 
-    It answers for any density model, normalized or not, and for any score model; a noise-conditional one answers for
-    its weakest level. A score model's density is the one its log-ratios fit best on small spaces, and the sum of its
-    log-ratios along one fixed path a state beyond (DESIGN M12, M13). The model must not change afterwards: what is
-    enumerated once is kept.
+    It answers for any density model, normalized or not, and for any score model. A score model's density is the one its
+    log-ratios fit best on small spaces, and the sum of its log-ratios along one fixed path a state beyond (DESIGN M12,
+    M13). A noise-conditional model gives its weakest level's ratios; it draws and is judged as the chain that runs the
+    noise backwards (M8), but for small spaces, where the weakest level is enumerated. The model must not change
+    afterwards: what is enumerated once is kept.
 
     Args:
         model: the model.
         space: of its states.
         limit: completions of a row to enumerate; 65,536 by default, and more where they are only looked up.
         describe: how a site's value is called in messages.
+        from_noise: of a noise-conditional model, whether it always answers as a chain from noise.
 
     Raises:
         InputError: neither a density nor a score model, or one of another space.
@@ -114,6 +123,7 @@ class Fitted:
     space: Space
     limit: int | None = None
     describe: Callable[[int, int], str] = by_number
+    from_noise: bool = False
 
     def __post_init__(self) -> None:
         if self._score is None and not isinstance(self.model, DensityModel):
@@ -121,6 +131,11 @@ class Fitted:
             raise InputError("a density model or a score model", type(self.model).__name__, where="model", fix=fix)
         own: Space = self.model.space if self._score is None else self._score.neighborhood.space
         check_same_space(own, self.space, "model and data")
+
+    @property
+    def draws_from_noise(self) -> bool:
+        """Whether draws come down from noise through the levels of a noise-conditional model."""
+        return self._levels is not None
 
     @torch.no_grad()
     def sample(
@@ -130,6 +145,9 @@ class Fitted:
         given: Mapping[int, int] | None = None,
         sampler: str | None = None,
         progress: Progress | None = None,
+        *,
+        passes: int | None = None,
+        watch: Watch | None = None,
     ) -> Drawn:
         """``n`` rows, or ``n`` rows that meet a condition; exact where enumeration or the model allows.
 
@@ -137,8 +155,11 @@ class Fitted:
             n: at least 1.
             generator: all randomness.
             given: values of some sites.
-            sampler: a registered kernel instead of the best method; ``exact`` and ``ancestral`` included.
+            sampler: a registered kernel instead of the best method; ``exact`` and ``ancestral`` included. From noise, a
+                name of ``csm list annealing``.
             progress: told how much is done.
+            passes: from noise, about how many network passes each draw may take.
+            watch: from noise, shown the first chains after every level.
 
         Raises:
             InputError: before any work: a condition outside the space, a sampler that cannot run; or a condition of
@@ -146,15 +167,22 @@ class Fitted:
         """
         check_count(n, "n")
         x, observed = self._condition(given or {})
+        self._refuse_without_levels(passes=passes, watch=watch)
         source = exact_sampler(self.model) if sampler in (None, "ancestral") and not given else None
         if source is not None:
             return Drawn(self._own_draws(source, n, generator, progress), "ancestral")
-        conditioner = self._conditioner(sampler, lambda row: "this condition" if given else "the model")
+        subject = "this condition" if given else "the model"
+        conditioner = self._conditioner(sampler, lambda row: subject, passes, watch, given=bool(given))
         try:
             done = conditioner.draw(x, observed, n, generator, progress)
         except Impossible as impossible:
             raise self._impossible(given or {}, impossible.came) from None
-        if observed.all() and self._density is not None and self._density.log_density(x).item() == -torch.inf:
+        if (
+            observed.all()
+            and self._levels is None
+            and self._density is not None
+            and self._density.log_density(x).item() == -torch.inf
+        ):
             raise self._impossible(given or {}, "probability 0")
         return Drawn(done.states[:, 0], done.method, done.warnings)
 
@@ -167,12 +195,15 @@ class Fitted:
         progress: Progress | None = None,
     ) -> LogLikelihood:
         """The mean log-likelihood of rows ``(N, D)``: exact, by enumeration, or between bounds (DESIGN M12)."""
-        rows, known = check_rows(self.space, states), self._normalized
+        rows = check_rows(self.space, states)
+        if self._levels is not None:
+            draws = 2 * min(max(PASSES // (2 * len(rows)), 4), 32)
+            return variational(self._levels, rows, generator, draws, progress)
+        known = self._normalized
         if known is not None:
             found = exact(known, rows)
             return found if known is self.model else replace(found, method="enumeration")
-        if self._density is None:
-            words = "the density of this score model is not known: its edges change several sites at once"
+        if words := self._unknown_density():
             return LogLikelihood(rows=len(rows), sites=self.space.num_sites, method="none", warnings=(words,))
         budget = budget or (Budget() if self._score is None else PATHS)
         return sandwich(self._density, rows, generator, budget, progress=progress)
@@ -180,7 +211,8 @@ class Fitted:
     @torch.no_grad()
     def row_log_likelihoods(self, states: Any) -> Float[Tensor, " rows"] | None:
         """``log q(x)`` of each row ``(N,)`` in float64; None where it cannot be had exactly."""
-        rows, known = check_rows(self.space, states), self._normalized
+        rows = check_rows(self.space, states)
+        known = None if self._levels is not None else self._normalized
         return None if known is None else row_log_densities(known, rows)
 
     @torch.no_grad()
@@ -237,6 +269,8 @@ class Fitted:
         draws: int | None = None,
         sampler: str | None = None,
         progress: Progress | None = None,
+        *,
+        passes: int | None = None,
     ) -> Imputed:
         """Rows with their blanks filled: each by its most probable value given the observed cells, or by joint draws.
 
@@ -246,13 +280,16 @@ class Fitted:
             generator: all randomness.
             draws: None fills each blank with its most probable value, the smallest of equals; M completes each row so
                 many times ``(M, N, D)``.
-            sampler: a registered kernel instead of the best method each row allows.
+            sampler: a registered kernel instead of the best method each row allows; from noise, a name of
+                ``csm list annealing``.
             progress: told how many rows are done.
+            passes: from noise, about how many network passes each chain may take.
 
         Raises:
             InputError: before any work: a sampler that cannot run; or a row whose observed cells have probability zero.
         """
-        conditioner = self._conditioner(sampler)
+        self._refuse_without_levels(passes=passes)
+        conditioner = self._conditioner(sampler, passes=passes)
         if draws is not None:
             check_count(draws, "draws")
             done = conditioner.draw(states, observed, draws, generator, progress)
@@ -274,10 +311,36 @@ class Fitted:
         return Cells(row[order], site[order], log_probs[order])
 
     def _conditioner(
-        self, sampler: str | None, subject: Callable[[int], str] = lambda row: f"row {row}"
+        self,
+        sampler: str | None,
+        subject: Callable[[int], str] = lambda row: f"row {row}",
+        passes: int | None = None,
+        watch: Watch | None = None,
+        given: bool = True,
     ) -> Conditioner:
+        if self._levels is not None:
+            method = from_noise(self._levels, sampler, passes, watch, given=given)
+            return Conditioner(self._levels, subject=subject, method=method)
         target = self.model if self._score is None else self._score
         return Conditioner(target, self._density, self.limit, sampler, subject)
+
+    def _refuse_without_levels(self, **options: Any) -> None:
+        given = [name for name, value in options.items() if value is not None]
+        if given and self._levels is None:
+            raise InputError(
+                "a model with noise levels, which draws from noise", "one without", where=given[0], fix="leave it out"
+            )
+
+    def _unknown_density(self) -> str:
+        """Why a score model's density is not known; empty where it is."""
+        if self._density is None:
+            return "the density of this score model is not known: its edges change several sites at once"
+        if self._score is not None and self.space.num_sites > LONGEST:
+            return (
+                f"the density of a score model is summed along a path of one pass a site, and there are"
+                f" {self.space.num_sites}"
+            )
+        return ""
 
     def _condition(self, given: Mapping[int, int]) -> tuple[Tensor, Tensor]:
         """One row ``(1, D)`` and which of its cells are given."""
@@ -329,6 +392,15 @@ class Fitted:
                 where=f"row {int(zero.nonzero()[0])}",
                 fix="a ratio to nothing is undefined: leave the row out, or fit a model without zeros",
             )
+
+    @cached_property
+    def _levels(self) -> NoiseConditional | None:
+        """The model that answers as a chain from noise; None where it does not."""
+        model = self.model
+        if not isinstance(model, NoiseConditional) or not isinstance(model.noise, FactorizedNoise):
+            return None
+        small = self.space.num_states <= RECOVERED and not self.from_noise
+        return None if small or model.noise.num_levels < 2 else model
 
     @cached_property
     def _score(self) -> ScoreModel | None:

@@ -58,12 +58,16 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "binarized_gaussian": Entry(
             "noise.binarized_gaussian:binarized_gaussian", "rounded Gaussian noise on bits: exactly a bit flip", "C.4"
         ),
+        "log_snr": Entry("noise.log_snr:log_snr", "levels even in the logarithm of the signal-to-noise ratio"),
     },
     "models": {
         "table": Entry("models.table:table", "one free logit for every state", "5.3, C.2"),
         "mlp": Entry("models.score:mlp", "a shallow tanh network that gives all ratios in one pass", "5.2, C.1"),
         "made": Entry("models.made:made", "a masked autoregressive density, exact and normalized", "5.4, C.3"),
         "energy": Entry("models.energy:energy", "a network that gives an unnormalized log-density"),
+        "unet": Entry(
+            "models.unet:unet", "a convolutional score network for pictures, told the noise level", "5.5, C.4"
+        ),
     },
     "heads": {
         "log_ratio": Entry("models.heads:LogRatioHead", "outputs are log-ratios: ratios stay positive", "4.1"),
@@ -107,6 +111,8 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
             "objectives.build:discrete_marginalization_uncorrected", "as first published: ignores the data", "D.2"
         ),
         "denoising": Entry("objectives.build:denoising", "denoising Concrete score matching", "4.3"),
+        "noisy": Entry("objectives.noisy:noisy", "ratios matched on corrupted rows, level by level", "5.5, C.4"),
+        "clean_value": Entry("objectives.clean_value:clean_value", "the cross-entropy of each site's clean value"),
         "maximum_likelihood": Entry("objectives.build:maximum_likelihood", "for normalized models", "B.1"),
     },
     "kernels": {
@@ -115,11 +121,19 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "gibbs": Entry("samplers.gibbs:Gibbs", "a site drawn anew from its conditional"),
         "gwg": Entry("samplers.gwg:GibbsWithGradients", "single sites, ratios guessed by one gradient"),
         "multi_site": Entry("samplers.multi_site:MultiSite", "many sites at once, informed by all ratios"),
+        "heat_bath": Entry("samplers.heat_bath:HeatBath", "a share of the sites drawn anew at once; unadjusted"),
         "tempering": Entry("samplers.tempering:Tempering", "warmer copies that trade places with the chain"),
         "langevin": Entry("samplers.langevin:Langevin", "Langevin between the states, unadjusted: biased", "3.3, A.3"),
         "mala": Entry("samplers.mala:MALA", "Langevin between the states, adjusted: exact", "3.3, A.3"),
         "exact": Entry("samplers.exact:Exact", "independent draws by enumeration"),
         "ancestral": Entry("samplers.ancestral:Ancestral", "independent draws by the model itself"),
+    },
+    "annealing": {
+        "mh": Entry("samplers.annealed:annealed_mh", "Metropolis-Hastings from noise through the levels", "5.5, C.4"),
+        "informed": Entry("samplers.annealed:annealed_informed", "informed single changes through the levels"),
+        "heat_bath": Entry("samplers.annealed:annealed_heat_bath", "many sites at once, level by level; unadjusted"),
+        "ancestral": Entry("samplers.annealed:reverse_chain", "the noise run backwards, a pass a level; unadjusted"),
+        "corrected": Entry("samplers.annealed:corrected_chain", "the same with moves at each level; for in-painting"),
     },
     "experiments": {
         "figure1": Entry("experiments.figure1:run", "every neighborhood as a directed graph", "3.1, figure 1"),
@@ -136,6 +150,16 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
             "experiments.table1:run", "eight data sets of bits, a MADE trained by every method", "5.4, table 1"
         ),
         "table2": Entry("experiments.table1:run_table2", "table 1 with the likelihood; the same cells", "B.1, table 2"),
+        "figure3": Entry(
+            "experiments.figure3:run", "three toys on 91 × 91 bins, by the baselines, CSM and ours", "5.3, figure 3"
+        ),
+        "figure5": Entry("experiments.figure5:run", "four neighborhoods where every category is seen", "B.2, figure 5"),
+        "figure6": Entry(
+            "experiments.figure6:run", "four neighborhoods over a desert, and what noise repairs", "B.2, figure 6"
+        ),
+        "figure7": Entry(
+            "experiments.figure7:run", "denoising on two toys against the exact noisy distribution", "B.3, figure 7"
+        ),
         "estimators": Entry("experiments.estimators:run", "the noise of each way to draw edges, at equal cost", "4.2"),
     },
 }

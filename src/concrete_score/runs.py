@@ -4,6 +4,8 @@
     model.safetensors     the best weights
     checkpoint/           the last two states of the training, to go on from
     metrics.jsonl         what was measured on the way
+    report.html           all of it for reading, written at the end; nothing depends on it
+    samples/              of pictures: grids of draws on the way
 
 A name in ``run.json`` is looked up in the registry, never imported from a path, and nothing is ever unpickled.
 """
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 RUN, MODEL, METRICS, CHECKPOINTS = "run.json", "model.safetensors", "metrics.jsonl", "checkpoint"
+REPORT = "report.html"
+SAMPLES = "samples"
+"""Pictures drawn while the training went, one grid a file; for people, so none of them is verified."""
 KEPT = 2
 """Checkpoints kept."""
 
@@ -340,7 +345,8 @@ def _make_room(folder: Path, force: bool) -> None:
     if not exists(folder):
         raise InputError("a run directory to replace", "one that is no run", str(folder), "choose another --out")
     # Only what a run is made of is removed, run.json last: until then it is still a run.
-    for file in [*(folder / CHECKPOINTS).glob("*.safetensors"), folder / MODEL, folder / METRICS, folder / RUN]:
+    parts = [*(folder / CHECKPOINTS).glob("*.safetensors"), *(folder / SAMPLES).glob("step-*.png")]
+    for file in [*parts, *(folder / name for name in (REPORT, MODEL, METRICS, RUN))]:
         file.unlink(missing_ok=True)
 
 

@@ -39,3 +39,10 @@ def misused(csm):
         return err
 
     return call
+
+
+@pytest.fixture(autouse=True)
+def _no_reports(request, monkeypatch):
+    """A report takes longer than all else that a small fit does: only its own tests have it written."""
+    if not request.module.__name__.endswith("test_report_command"):
+        monkeypatch.setattr("concrete_score.cli.fit.leave_report", lambda *_: None)

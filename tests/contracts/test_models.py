@@ -8,21 +8,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from concrete_score import registry
+from concrete_score.neighborhoods import grid, hamming
 from concrete_score.protocols import DensityModel, Samplable, ScoreModel
+from concrete_score.spaces import Space
 from tests.strategies import generators, neighborhoods
 
 every = pytest.mark.parametrize("name", registry.names("models"))
+SHAPES = {2: (1, 2), 4: (2, 2), 6: (2, 3)}
+"""Of pictures, by their number of pixels."""
+PICTURES = [hamming(Space.bits(4)), grid(Space.bits(6)), hamming(Space((3, 3))), grid(Space((3, 3, 3, 3)))]
+
+
+def parameters(name):
+    return inspect.signature(registry.load("models", name)).parameters
 
 
 def built(name, neighborhood, generator):
-    """A model asks for a neighborhood by naming it first; else it lives on the space alone."""
-    builder = registry.load("models", name)
-    first = next(iter(inspect.signature(builder).parameters))
-    piece = neighborhood if first == "neighborhood" else neighborhood.space
-    return builder(piece, generator=generator, dtype=torch.float64)
+    """A model asks for a neighborhood by naming it first, else it lives on the space alone; and for a shape by name."""
+    takes = parameters(name)
+    piece = neighborhood if next(iter(takes)) == "neighborhood" else neighborhood.space
+    shape = SHAPES[neighborhood.space.num_sites] if "shape" in takes else None
+    small = {} if shape is None else {"shape": shape, "width": 4, "depth": min(shape) - 1}
+    return registry.load("models", name)(piece, generator=generator, dtype=torch.float64, **small)
 
 
-def some_neighborhood(data):
+def some_neighborhood(name, data):
+    if "shape" in parameters(name):
+        return data.draw(st.sampled_from(PICTURES))
     return data.draw(neighborhoods().filter(lambda n: n.space.num_states > 1 and n.num_slots > 0))
 
 
@@ -30,7 +42,7 @@ def some_neighborhood(data):
 @settings(max_examples=15)
 @given(data=st.data())
 def test_a_density_is_one_and_a_score_is_a_score(name, data):
-    n = some_neighborhood(data)
+    n = some_neighborhood(name, data)
     model, states = built(name, n, data.draw(generators())), n.space.enumerate()
     if isinstance(model, DensityModel):
         density = model.log_density(states)
@@ -51,7 +63,7 @@ def test_a_density_is_one_and_a_score_is_a_score(name, data):
 @settings(max_examples=8)
 @given(data=st.data())
 def test_samples_follow_the_models_own_density(name, data):
-    n = some_neighborhood(data)
+    n = some_neighborhood(name, data)
     model = built(name, n, data.draw(generators()))
     if not (isinstance(model, Samplable) and isinstance(model, DensityModel)):
         return
@@ -69,7 +81,7 @@ def test_samples_follow_the_models_own_density(name, data):
 @settings(max_examples=8)
 @given(data=st.data())
 def test_every_parameter_is_used_and_the_state_travels(name, data):
-    n = some_neighborhood(data)
+    n = some_neighborhood(name, data)
     model, other = (built(name, n, data.draw(generators())) for _ in range(2))
     states = n.space.enumerate()
 

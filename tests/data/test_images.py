@@ -135,6 +135,23 @@ def test_blank_pixels():
     assert torch.equal(kept.states[kept.observed], codec.encode(PIXELS).states[kept.observed])
 
 
+def test_blanks_by_mask_and_by_minus_one(tmp_path):
+    codec, whole = ImageCodec.fit(PIXELS), PIXELS.astype(int)
+    blank = np.zeros(PIXELS.shape, bool)
+    blank[2, 1, 3] = True
+    np.savez(tmp_path / "x.npz", x=PIXELS, mask=blank)
+    whole[2, 1, 3] = -1
+    for data in (read_images(tmp_path / "x.npz"), whole):
+        kept = codec.encode(data, missing="keep")
+        assert (~kept.observed).nonzero().tolist() == [[2, 8]]
+    assert read_images(tmp_path / "x.npz").part(slice(3)).blank.sum() == 1
+    with pytest.raises(InputError, match=r"grey values from 0 to .*, got -1"):
+        codec.encode(whole)
+    np.savez(tmp_path / "x.npz", x=PIXELS, mask=blank[:2])
+    with pytest.raises(InputError, match="mask: expected True or False for each pixel"):
+        read_images(tmp_path / "x.npz")
+
+
 def test_grey_values_beyond_training():
     codec = ImageCodec.fit(np.array([[[0, 16]]]))
     bright = np.array([[[0, 16]], [[17, 3]], [[2, 2]]])
@@ -219,6 +236,7 @@ def test_archives_and_names_that_are_unclear(tmp_path):
         ({"kind": "table"}, "codec.kind: expected 'image', got 'table'"),
         ({"shape": [28]}, "codec.shape: expected height and width"),
         ({"shape": [28, 0]}, "shape: expected height and width, each at least 1"),
+        ({"shape": [2**20, 2**20]}, "pictures of at most 65,536 pixels"),
         ({"levels": True}, "codec.levels: expected a number"),
         ({"levels": 1}, "levels: expected from 2 to 256 grey levels"),
         ({"top": 0}, "top: expected a largest grey value above 0"),

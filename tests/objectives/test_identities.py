@@ -308,16 +308,24 @@ def test_gradients_agree_with_finite_differences(name):
 
     space = Space((3, 2))
     generator = torch.Generator().manual_seed(0)
-    options = {"noise": categorical(space, (0.7,)), "neighborhood": grid(space)} if name == "denoising" else {}
-    objective = build(name, space, **options)
+    noise, levels = categorical(space, (0.7,)), ("noisy", "clean_value")
+    options = {
+        "denoising": {"noise": noise, "neighborhood": grid(space)},
+        **{each: {"noise": noise} for each in levels},
+    }
+    objective = build(name, space, **options.get(name, {}))
     draws = objective.draw(space.uniform(5, generator), generator)
     model = Table(space, normalized=name == "maximum_likelihood", dtype=torch.float64)
-    logits = torch.randn(6, generator=generator, dtype=torch.float64, requires_grad=True)
+    if name in levels:
+        model = mlp(hamming(space), "denoising", noise, hidden=3, generator=generator, dtype=torch.float64)
+    loss = _Loss(model, objective)
+    names, values = zip(*loss.named_parameters(), strict=True)
+    moved = [torch.randn(v.shape, generator=generator, dtype=torch.float64, requires_grad=True) for v in values]
 
-    def value(logits):
-        return torch.func.functional_call(_Loss(model, objective), {"model.logits": logits}, (draws,))
+    def value(*given):
+        return torch.func.functional_call(loss, dict(zip(names, given, strict=True)), (draws,))
 
-    assert torch.autograd.gradcheck(value, (logits,), atol=1e-7)
+    assert torch.autograd.gradcheck(value, tuple(moved), atol=1e-7)
 
 
 class _Loss(torch.nn.Module):

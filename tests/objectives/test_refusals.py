@@ -77,6 +77,8 @@ PAIRED = BregmanObjective(divergences.logistic, Paired(hamming(SPACE)))
             "a noise-conditional model for several levels",
         ),
         (lambda: build("denoising", SPACE), "noise: expected a noise for the denoising objective"),
+        (lambda: build("noisy", SPACE), "noise: expected a noise for the noisy objective"),
+        (lambda: build("clean_value", SPACE), "noise: expected a noise for the clean_value objective"),
         (lambda: build("logistik", SPACE), "did you mean 'logistic'"),
         (lambda: build("csm", SPACE, edges="pared"), "did you mean 'paired'"),
     ],
@@ -90,11 +92,13 @@ def test_refused_with_advice(call, words):
 def test_every_registered_objective_is_built_by_name_and_satisfies_the_protocol(name):
     from concrete_score.protocols import Objective
 
-    options = {"noise": categorical(SPACE, (0.7,))} if name == "denoising" else {}
-    objective = build(name, SPACE, **options)
+    noise = categorical(SPACE, (0.7,))
+    objective = build(name, SPACE, **({"noise": noise} if name in ("denoising", "noisy", "clean_value") else {}))
     assert isinstance(objective, Objective)
     draws = objective.draw(SPACE.uniform(6, G), G)
     table = Table(SPACE, dtype=torch.float64)
+    if name in ("noisy", "clean_value"):  # of models that know levels
+        table = mlp(hamming(SPACE), "denoising", noise, hidden=4, generator=G, dtype=torch.float64)
     loss = objective.loss(table, draws)
     assert loss.shape == (6,)
     torch.testing.assert_close(objective.loss(table, draws.rows(slice(1, 3))), loss[1:3])

@@ -17,7 +17,16 @@ from concrete_score.training.processes import rank
 from concrete_score.training.recipe import Recipe
 
 SPACE = Space((2, 3, 2))
-SMALL = {"made": {"hidden": 6}, "mlp": {"hidden": 6}, "energy": {"hidden": [6]}}
+PICTURES = {"unet": Space.bits(4)}
+SMALL = {
+    "made": {"hidden": 6},
+    "mlp": {"hidden": 6},
+    "energy": {"hidden": [6]},
+    "unet": {"shape": [2, 2], "width": 4, "depth": 1},
+}
+HEADS = {"clean_value": {"head": "denoising"}}
+LEVELS = ("denoising", "noisy", "clean_value")
+"""Objectives on noise levels."""
 NOISE = {"noise": "categorical", "noise_options": {"weights": [0.8, 0.6]}}
 STEPS, BATCH = 6, 7
 """A batch that two processes cannot share evenly."""
@@ -29,26 +38,31 @@ def recipes() -> dict[str, Recipe]:
     for model in registry.names("models"):
         for objective in registry.names("objectives"):
             for edges in [None, *registry.names("edges")] if objective == "csm" else [None]:
-                noise = NOISE if objective == "denoising" else {}
-                options = {"levels": [1]} if objective == "denoising" and model != "mlp" else {}
+                noise = NOISE if objective in LEVELS else {}
+                options = {"levels": [1]} if objective == "denoising" and model not in ("mlp", "unet") else {}
+                head = HEADS.get(objective, {}) if model in ("mlp", "unet") else {}
                 recipe = Recipe(
                     model,
                     objective,
                     edges,
-                    model_options=SMALL.get(model, {}),
+                    model_options={**SMALL.get(model, {}), **head},
                     objective_options=options,
                     **noise,
                 )
                 try:
-                    recipe.resolved().build(SPACE, TrainingSettings(pool=32))
+                    recipe.resolved().build(space(model), TrainingSettings(pool=32))
                 except InputError:
                     continue
                 found[f"{model}-{objective}-{edges}"] = recipe.resolved()
     return found
 
 
-def rows() -> torch.Tensor:
-    return SPACE.uniform(40, generator(0, "rows")).to(torch.uint8)
+def space(model: str) -> Space:
+    return PICTURES.get(model, SPACE)
+
+
+def rows(model: str = "") -> torch.Tensor:
+    return space(model).uniform(40, generator(0, "rows")).to(torch.uint8)
 
 
 def train_all() -> dict[str, torch.Tensor]:
@@ -58,10 +72,10 @@ def train_all() -> dict[str, torch.Tensor]:
         settings = TrainingSettings(
             steps=STEPS, batch_size=BATCH, lr=0.01, valid_every=STEPS, check_every=2, refresh_every=3, pool=32
         )
-        built = recipe.build(SPACE, settings)
+        built = recipe.build(space(recipe.model), settings)
         # In float32 Adam turns the rounding of a gradient that is zero into whole steps of either sign.
         built.model.double()
-        fit(built.model, built.objective, rows(), settings)
+        fit(built.model, built.objective, rows(recipe.model), settings)
         weights |= {f"{name}/{key}": value.clone() for key, value in built.model.state_dict().items()}
     return weights
 

@@ -35,6 +35,16 @@ def test_small_losses_have_room():
     assert seen(1e-9).see_loss(EXPLOSION * 0.99)[1].fine
 
 
+def test_a_fall_too_even_for_a_jump_has_a_floor_that_going_back_does_not_lower():
+    losses = [-(10.0**power) for power in range(1, 14)]
+    guard = seen(*losses).went_back("a cliff")
+    assert guard.first == 10.0
+    assert seen(*losses).see_loss(-0.99e13)[1].fine
+    for fallen in (seen(*losses), guard):
+        assert "without end" in fallen.see_loss(-1.01e13)[1].reason
+    assert Guard(**guard.to_json()) == guard
+
+
 def test_a_cliff_is_losing_all_that_was_won():
     guard, verdict = Guard().see_validation(-11.0)
     assert verdict.fine

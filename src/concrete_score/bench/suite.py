@@ -20,6 +20,9 @@ FIGURES = {
     "informed": "concrete_score.bench.samplers:informed_step",
     "ess_step": "concrete_score.bench.samplers:ess_per_step",
     "ess_second": "concrete_score.bench.samplers:ess_per_second",
+    "train_unet": "concrete_score.bench.images:train_unet",
+    "annealed_mh": "concrete_score.bench.images:annealed_mh_step",
+    "channels_last": "concrete_score.bench.images:channels_last",
 }
 
 

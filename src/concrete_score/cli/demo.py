@@ -17,7 +17,10 @@ FILES = ("demo.json", "demo.png")
 
 @click.command(epilog=examples("csm demo", "csm demo --seed 1 --out demo", "csm demo --json"))
 @click.option(
-    "--out", metavar="DIR", type=click.Path(path_type=Path), help="Keep the table, the run, demo.json and a picture."
+    "--out",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Keep the table, the run with its report.html, demo.json and a picture.",
 )
 @common_options
 def demo(console: Console, out: Path | None) -> None:
@@ -106,5 +109,7 @@ def _explanation(found: dict[str, Any]) -> str:
 
 def _next(out: Path | None) -> str:
     data = out / "clinic.csv" if out is not None else "your.csv"
-    lines = (f"csm fit {data} --out runs/mine", "csm sample runs/mine -n 10", f"csm explain runs/mine {data} --top 3")
+    lines = [f"csm fit {data} --out runs/mine", "csm sample runs/mine -n 10", f"csm explain runs/mine {data} --top 3"]
+    if out is not None:
+        lines.insert(0, f"open {out / 'run' / 'report.html'} in a browser")
     return "\n".join(["Next, on a file of your own:" if out is None else "Next:", *(f"   {line}" for line in lines)])

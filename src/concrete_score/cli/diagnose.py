@@ -64,10 +64,14 @@ def diagnose(
 def _of_table(console: Console, data: str, neighborhood: str, data_dir: str | None, wishes: TableWishes) -> None:
     options = wishes.options()
     console.use_torch()
-    from concrete_score.data import TableCodec, load_table
+    from concrete_score.cli.kinds import KINDS, kind_of
+    from concrete_score.data import TableCodec
     from concrete_score.data.diagnosis import diagnose_table
 
-    frame = load_table(data, data_dir=data_dir, say=console.say)
+    if kind_of(data) is not KINDS["table"]:
+        fix = "no two pictures differ in one pixel alone: learn from them (csm fit), then give the run"
+        raise InputError("a table, or a run", "pictures", where=data, fix=fix)
+    frame = KINDS["table"].load(data, "test", data_dir, console.say)
     codec = TableCodec.fit(frame, options)
     rows = codec.encode_rows(frame, missing="drop" if wishes.missing == "drop" else "refuse")
     if rows.blank:
@@ -93,29 +97,34 @@ def _of_run(
     from concrete_score.cli.output import counting
     from concrete_score.data.diagnosis import build
     from concrete_score.report import diagnose_run
+    from concrete_score.report.mixing import KEPT
 
     opened = open_run(path, console)
     states = None if rows is None else _states(console, opened, rows, data_dir, unknown, wishes.missing)
     moves = None if neighborhood is None else build(neighborhood, opened.codec.space)
+    from_noise = opened.fitted.draws_from_noise
+    if from_noise:
+        console.say("draws come down from noise through the levels, so no chains are run at the weakest one alone")
+    kept, gen = 0 if from_noise else KEPT, opened.generator("diagnose")
     with counting(console, "running chains") as progress:
-        found = diagnose_run(opened.fitted.model, states, moves, opened.generator("diagnose"), progress=progress)
+        found = diagnose_run(opened.fitted.model, states, moves, gen, progress=progress, kept=kept)
     value = {"run": str(path), "data": rows, "rows": None if states is None else len(states), **found.to_json()}
-    console.give(value, lambda: render_run(str(path), found))
+    console.give(value, lambda: render_run(str(path), found, from_noise))
 
 
 def _states(
     console: Console, opened: "Opened", data: str, data_dir: str | None, unknown: str, missing: str
 ) -> "Tensor":
-    from concrete_score.cli.open_run import read_rows
-    from concrete_score.data import load_table
-
-    frame = load_table(data, data_dir=data_dir, say=console.say)
-    return read_rows(opened.codec, frame, missing, unknown, console).encoded.states.long().to(opened.device)
+    found = opened.kind.load(data, "test", data_dir, console.say)
+    rows = opened.kind.rows(opened.codec, found, missing, unknown, console)
+    return rows.encoded.states.long().to(opened.device)
 
 
-def render_run(path: str, found: "RunHealth") -> str:
+def render_run(path: str, found: "RunHealth", from_noise: bool = False) -> str:
     """The health of a run for reading."""
     verdict = "Nothing speaks against this model." if found.healthy else "Do not trust this model as it is."
+    if from_noise and not found.healthy:
+        verdict = "Do not trust its ratios as they are; the reverse noise chain, by which it draws, does not need them."
     facts: list[tuple[str, str]] = []
     agreement, leak, chains = found.consistency, found.leak, found.mixing
     if not agreement.by_construction:

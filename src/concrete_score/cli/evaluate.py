@@ -1,4 +1,4 @@
-"""``csm evaluate``: the log-likelihood of a table under a fitted model, exact or bounded."""
+"""``csm evaluate``: the log-likelihood of a table or of pictures under a fitted model, exact or bounded."""
 
 from math import inf
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from concrete_score.cli.open_run import Opened, missing_option, open_run, read_rows, rows_of_file, run_argument
+from concrete_score.cli.open_run import Opened, missing_option, open_run, rows_of_file, run_argument
 from concrete_score.cli.options import Console, common_options, examples, table
 from concrete_score.cli.output import counting, out_option, pipes, put, refuse_output, warn
 from concrete_score.cli.table_options import data_dir_option, unknown_option
@@ -22,7 +22,8 @@ MEANINGS = {
     " and upper (annealed importance sampling), up to bound_stderr and on average.",
     "ais": "One bound: annealed importance sampling gives upper, on average; there is no exact draw of the model, so"
     " no lower bound.",
-    "variational": "One bound: lower is a variational bound; the log-likelihood lies above it.",
+    "variational": "One bound: the log-likelihood lies above lower, up to bound_stderr and on average; lower is the"
+    " variational bound of the chain that runs the noise backwards.",
     "none": "None: this model defines no log-likelihood that can be computed or bounded here.",
 }
 """What each method's numbers are."""
@@ -40,6 +41,7 @@ IMPOSSIBLE = "the model gives some row probability zero, so the mean is minus in
         "csm evaluate runs/clinic new.csv --unknown skip --missing drop --json",
         "csm evaluate runs/clinic new.csv --out rows.csv",
         "csm evaluate runs/energy new.csv --bound-rows 200",
+        "csm evaluate runs/digits digits",
     )
 )
 @run_argument
@@ -66,21 +68,22 @@ def evaluate(
     bound_rows: int,
     out: Path | None,
 ) -> None:
-    """The mean log-likelihood of the rows of DATA under the model of RUN, in nats per row.
+    """The mean log-likelihood of the rows or pictures of DATA under the model of RUN, in nats per row.
 
     DATA is a file, '-' for CSV on standard input, or NAME[:SPLIT] of 'csm data list' (by default its test rows). --out
-    writes one log-likelihood a row, where it is exact.
+    writes one log-likelihood a row, where it is exact. Pictures are given to a run of pictures, (N, H, W) as in csm
+    fit; a denoising head has a lower bound, other heads of noise levels have none.
     """
     opened = open_run(path, console)
-    refuse_output(out, opened.codec.form, console)
-    from concrete_score.data import load_table
+    kind = opened.kind
+    refuse_output(out, kind.form(opened.codec), console)
     from concrete_score.likelihood import Budget
 
-    frame = load_table(data, data_dir=data_dir, say=console.say)
-    rows = read_rows(opened.codec, frame, missing, unknown, console)
+    frame = kind.load(data, "test", data_dir, console.say)
+    rows = kind.rows(opened.codec, frame, missing, unknown, console)
     states = rows.encoded.states.to(opened.device)
     each = None if out is None else _each(opened, states)
-    console.say(f"evaluating {len(rows.kept)} rows …")
+    console.say(f"evaluating {len(rows.kept)} {kind.noun} …")
     with counting(console, "bounding") as progress, rows_of_file(frame.where, rows.kept):
         found = opened.fitted.evaluate(
             states, opened.generator("evaluate"), Budget(bound_rows=bound_rows), progress=progress
@@ -90,7 +93,7 @@ def evaluate(
     with pipes():
         if each is not None:
             put(_per_row(rows.kept, each), out, console)
-        console.give(as_json(found, skipped), lambda: render(data, found, skipped))
+        console.give(as_json(found, skipped), lambda: render(data, found, skipped, kind.noun))
 
 
 def as_json(found: "LogLikelihood", skipped: int) -> dict[str, Any]:
@@ -99,11 +102,13 @@ def as_json(found: "LogLikelihood", skipped: int) -> dict[str, Any]:
     return {"rows": value.pop("rows"), "skipped": skipped, **value}
 
 
-def render(data: str, found: "LogLikelihood", skipped: int) -> str:
+def render(data: str, found: "LogLikelihood", skipped: int, noun: str = "rows") -> str:
     """The numbers that are there, and one sentence on what they mean."""
     facts = [(key, _number(value)) for key, value in as_json(found, skipped).items() if value is not None]
     words = [MEANINGS.get(found.method, "")] + ([RAISE] if found.raise_ is not None else [])
-    return "\n\n".join([table(["fact", "value"], facts, f"{printable(data)}, nats per row:"), " ".join(words)])
+    return "\n\n".join(
+        [table(["fact", "value"], facts, f"{printable(data)}, nats per {noun.removesuffix('s')}:"), " ".join(words)]
+    )
 
 
 def _number(value: Any) -> str:

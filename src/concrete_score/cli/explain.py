@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from concrete_score.cli.open_run import missing_option, open_run, read_rows, rows_of_file, run_argument
+from concrete_score.cli.open_run import Opened, missing_option, open_run, rows_of_file, run_argument
 from concrete_score.cli.options import Console, common_options, examples
 from concrete_score.cli.output import long_table, out_option, pipes, put, refuse_output
 from concrete_score.cli.table_options import data_dir_option, unknown_option
@@ -13,7 +13,7 @@ from concrete_score.cli.words import in_words
 from concrete_score.errors import printable
 
 if TYPE_CHECKING:
-    from concrete_score.data import Frame, TableCodec
+    from concrete_score.data import Frame
 
 
 @click.command(
@@ -44,18 +44,18 @@ def explain(
     """What single change of a cell would make each row of DATA more probable, and by how much?
 
     Changes are listed by falling log-ratio, log p(changed row) - log p(row); a negative one makes the row less
-    probable. Rows are counted from 0. A large first one marks a cell that looks wrong.
+    probable. Rows are counted from 0. A large first one marks a cell that looks wrong. Of pictures the cells are
+    pixels, named row,column; a model with noise levels answers for its weakest noise.
     """
     opened = open_run(path, console)
-    refuse_output(out, opened.codec.form, console)
-    from concrete_score.data import load_table
-
-    frame = load_table(data, data_dir=data_dir, say=console.say)
-    rows = read_rows(opened.codec, frame, missing, unknown, console)
-    console.say(f"explaining {len(rows.kept)} rows …")
+    kind = opened.kind
+    refuse_output(out, kind.form(opened.codec), console)
+    frame = kind.load(data, "test", data_dir, console.say)
+    rows = kind.rows(opened.codec, frame, missing, unknown, console)
+    console.say(f"explaining {len(rows.kept)} {kind.noun} …")
     with rows_of_file(frame.where, rows.kept):
         found = opened.fitted.explain(rows.encoded.states.to(opened.device), top)
-    changes = _decoded(opened.codec, rows.kept, found)
+    changes = _decoded(opened, rows.kept, found)
     with pipes():
         if out is not None:
             put(changes.frame(), out, console)
@@ -99,9 +99,8 @@ class Decoded(NamedTuple):
         return long_table(["row", "column", "from", "to", "log_ratio", "in words"], rows, title)
 
 
-def _decoded(codec: "TableCodec", kept: Any, found: Any) -> Decoded:
-    values = [_values(site) for site in codec.sites]
-    sites = found.site.tolist()
+def _decoded(opened: Opened, kept: Any, found: Any) -> Decoded:
+    codec, values, sites = opened.codec, opened.kind.values(opened.codec), found.site.tolist()
     return Decoded(
         kept[found.row.cpu()].tolist(),
         [codec.names[site] for site in sites],
@@ -109,14 +108,6 @@ def _decoded(codec: "TableCodec", kept: Any, found: Any) -> Decoded:
         [values[site][value] for site, value in zip(sites, found.value_to.tolist(), strict=True)],
         found.log_ratio.double().tolist(),
     )
-
-
-def _values(site: Any) -> list[Any]:
-    """A site's values as they stand in the table; a blank is None."""
-    import numpy as np
-
-    values: list[Any] = site.decode(np.arange(site.size)).cells().to_list()
-    return values
 
 
 def _text(value: Any) -> str:

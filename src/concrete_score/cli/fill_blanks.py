@@ -12,10 +12,11 @@ import polars as pl
 from concrete_score.data.frame import Array, Column, Frame, Numbers, narrow
 from concrete_score.data.read import CSV, DATA, READERS, STDIN, TSV
 from concrete_score.data.sites import Bins, Site
-from concrete_score.data.source import is_path, load_table
+from concrete_score.data.source import is_path
 from concrete_score.errors import InputError
 
 if TYPE_CHECKING:
+    from concrete_score.cli.kinds import Kind
     from concrete_score.cli.options import Console
 
 _LAYOUTS = {layout.kind: layout for layout in (CSV, TSV, DATA)}
@@ -44,7 +45,7 @@ class Blanks(NamedTuple):
     """The site's values there ``(K,)``."""
 
 
-def read_original(data: str, data_dir: str | None, console: "Console") -> Original:
+def read_original(kind: "Kind", data: str, data_dir: str | None, console: "Console") -> Original:
     """The table that DATA means, no cell of it changed.
 
     Raises:
@@ -55,7 +56,7 @@ def read_original(data: str, data_dir: str | None, console: "Console") -> Origin
         content = sys.stdin.buffer.read()
         frame = READERS[".csv"](content, "standard input")
     else:
-        frame = load_table(data, data_dir=data_dir, say=console.say)
+        frame = kind.load(data, "test", data_dir, console.say)
         if is_path(data) and Path(data).is_file() and _is_changed(frame):
             content = Path(data).read_bytes()
             content = gzip.decompress(content) if data.lower().endswith(".gz") else content

@@ -1,4 +1,4 @@
-"""``csm fit``: learn a model of a table, into a run directory."""
+"""``csm fit``: learn a model of a table or of pictures, into a run directory."""
 
 import os
 import signal
@@ -13,6 +13,7 @@ import click
 from concrete_score.cli.fit_job import Job, Source, make_job
 from concrete_score.cli.main import FAILED, INTERRUPTED
 from concrete_score.cli.options import Console, common_options, examples, table
+from concrete_score.cli.report import leave_report, no_report_option
 from concrete_score.cli.table_options import TableWishes, data_dir_option, table_options, unknown_option
 from concrete_score.errors import InputError
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
         "csm fit people.csv --out runs/people --bins age=10 --drop id --missing category",
         "csm fit nltcs --out runs/nltcs --objective logistic --steps 5000",
         "csm fit table.npy --out runs/wide --set model.hidden=300 --set average=0.999",
+        "csm fit digits --out runs/digits --threads 2",
+        "csm fit mnist --out runs/mnist --minutes 60 --set model.width=64",
+        "csm fit mnist --out runs/paper --objective noisy --set model.head=raw --set noise=binarized_gaussian",
         "csm fit clinic.csv --out runs/clinic --resume",
     )
 )
@@ -34,8 +38,12 @@ if TYPE_CHECKING:
 @click.option("--out", metavar="RUN", required=True, type=click.Path(path_type=Path), help="The run directory.")
 @click.option("--valid", metavar="FILE", help="Held-out rows; a named set brings its own.")
 @click.option("--valid-fraction", metavar="F", type=float, help="Share of rows held out without --valid; 0.1.")
-@click.option("--model", metavar="M", help="A name of 'csm list models'; made.")
-@click.option("--objective", metavar="O", help="A name of 'csm list objectives'; maximum_likelihood.")
+@click.option("--model", metavar="M", help="A name of 'csm list models'; made, or for pictures unet.")
+@click.option(
+    "--objective",
+    metavar="O",
+    help="A name of 'csm list objectives'; maximum_likelihood, or clean_value for unet.",
+)
 @click.option("--edges", metavar="E", help="A name of 'csm list edges'.")
 @click.option("--neighborhood", metavar="N", help="A name of 'csm list neighborhoods'.")
 @click.option("--steps", metavar="S", type=int, help="Steps at most; 40 rounds through the rows, 2000 to 10000.")
@@ -45,6 +53,9 @@ if TYPE_CHECKING:
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any other setting; may be repeated.")
 @click.option("--resume", is_flag=True, help="Go on where a run was left; begin it if it was not begun.")
 @click.option("--tensorboard", is_flag=True, help="Also write TensorBoard scalars into RUN/tensorboard.")
+@click.option("--levels", metavar="L", type=click.IntRange(2, 256), help="Grey levels of pictures; 2, which are bits.")
+@click.option("--threshold", metavar="T", type=float, help="Of bits, as a share of the largest grey value; 0.5.")
+@no_report_option
 @unknown_option
 @data_dir_option
 @table_options
@@ -57,21 +68,25 @@ def fit(
     data_dir: str | None,
     unknown: str,
     wishes: TableWishes,
+    levels: int | None,
+    threshold: float | None,
     out: Path,
     resume: bool,
     tensorboard: bool,
+    no_report: bool,
     **given: Any,
 ) -> None:
     """Learn a model of DATA: a file (CSV, TSV, Parquet, .data, .npy, .npz), '-' for CSV on standard input, or a name.
 
-    What is not said is chosen, and said. Ctrl-C saves and prints the command to go on. Several processes:
-    torchrun --nproc-per-node N -m concrete_score fit …
+    Arrays of shape (N, H, W) in .npy or .npz, IDX files, and the names digits and mnist are pictures: bits, or --levels
+    grey levels. What is not said is chosen, and said. Ctrl-C saves and prints the command to go on. Several processes:
+    torchrun --nproc-per-node N -m concrete_score fit … RUN/report.html is the run for reading, in any browser.
     """
     device = console.use_torch()
     from concrete_score.training.processes import connect, rank, world_size
 
     console = console if rank() == 0 else Console(**{**vars(console), "quiet": True})
-    source = Source(data, valid, data_dir, unknown, wishes)
+    source = Source(data, valid, data_dir, unknown, wishes, levels, threshold)
     with _one_voice():
         if data == "-" and world_size() > 1:
             raise InputError("a file that every process can read", "standard input", "DATA", "save it to a file first")
@@ -86,6 +101,8 @@ def fit(
         ended = _train(run, job, console, str(device), tensorboard, interrupted)
     if rank() == 0:
         _tell(run, ended, console, job)
+        if not no_report:
+            leave_report(run, job.rows, job.valid, device, console)
     elif ended.why == "interrupted":
         sys.exit(INTERRUPTED)
 
@@ -94,17 +111,26 @@ def _train(
     run: "Run", job: Job, console: Console, device: str, tensorboard: bool, interrupted: "Callable[[], bool]"
 ) -> "Finished":
     from concrete_score import runs
+    from concrete_score.report.grids import GridKeeper
     from concrete_score.training import progress as reports
+    from concrete_score.training.processes import rank
 
     with reports.progress(run.settings, quiet=console.quiet) as show:
-        board = reports.tensorboard(run.path / "tensorboard") if tensorboard else None
+        told = [show]
+        if tensorboard:
+            told.append(reports.tensorboard(run.path / "tensorboard"))
+        grids = GridKeeper(run) if rank() == 0 else None
+        if grids is not None:
+            told.append(grids.see)
 
         def tell(event: "Event") -> None:
-            show(event)
-            if board is not None:
-                board(event)
+            for listener in told:
+                listener(event)
 
-        return runs.train(run, job.rows, job.valid, device=device, show=tell, interrupted=interrupted)
+        ended = runs.train(run, job.rows, job.valid, device=device, show=tell, interrupted=interrupted)
+    if grids is not None and ended.usable and ended.why != "interrupted":
+        grids.finish(ended.best_step)
+    return ended
 
 
 def _tell(run: "Run", ended: "Finished", console: Console, job: Job) -> None:

@@ -15,7 +15,7 @@ from concrete_score.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from concrete_score.data import Frame, TableCodec
+    from concrete_score.cli.kinds import Kind
     from concrete_score.runs import Run
     from concrete_score.training.choice import Choice
 
@@ -48,6 +48,10 @@ class Source:
     data_dir: str | None
     unknown: str
     wishes: TableWishes
+    levels: int | None = None
+    """Grey levels of pictures; None leaves the choice."""
+    threshold: float | None = None
+    """Of pictures of bits."""
 
     def words(self) -> list[str]:
         """What to repeat on the command line; how the table is read is kept in the run."""
@@ -55,23 +59,22 @@ class Source:
         return [self.data, *(word for name, value in said if value is not None for word in (name, value))]
 
 
-class Table:
+class Material:
     """The rows of a source as states, with what identifies them."""
 
-    def __init__(self, source: Source, stored: "Run | None", say: Callable[[str], None]) -> None:
-        from concrete_score.data import load_table
+    def __init__(self, kind: "Kind", source: Source, stored: "Run | None", say: Callable[[str], None]) -> None:
         from concrete_score.data.held_out import digest
 
-        frame = load_table(source.data, "train", data_dir=source.data_dir, say=say)
-        self.codec = _codec(frame, source.wishes, stored)
-        missing = stored.config["missing"] if stored is not None else source.wishes.missing
-        self.states = self._encode(frame, missing, source.unknown, say)
+        data = kind.load(source.data, "train", source.data_dir, say)
+        self.kind, self.codec = kind, _codec(kind, data, source, stored)
+        missing = stored.config.get("missing", "refuse") if stored is not None else source.wishes.missing
+        self.states = self._encode(data, missing, source.unknown, say)
         self.valid: Tensor | None = None
         self.facts: dict[str, Any] = {"rows": len(self.states), "sha256": digest(self.states), "valid": None}
-        held_out = source.valid or (source.data if _brings_held_out_rows(source.data) else None)
+        held_out = source.valid or (source.data if kind.brings_held_out(source.data) else None)
         if held_out is not None:
-            frame = load_table(held_out, "valid", data_dir=source.data_dir, say=say)
-            self.valid = self._encode(frame, missing, source.unknown, say)
+            data = kind.load(held_out, "valid", source.data_dir, say)
+            self.valid = self._encode(data, missing, source.unknown, say)
             self.facts["valid"] = {"rows": len(self.valid), "sha256": digest(self.valid)}
 
     def parts(self, fraction: float, seed: int) -> "tuple[Tensor, Tensor | None]":
@@ -80,38 +83,27 @@ class Table:
 
         return (self.states, self.valid) if self.valid is not None else hold_out(self.states, fraction, seed)
 
-    def _encode(self, frame: "Frame", missing: str, unknown: str, say: Callable[[str], None]) -> "Tensor":
-        found = self.codec.encode_rows(frame, missing="drop" if missing == "drop" else "refuse", unknown=unknown)
+    def _encode(self, data: Any, missing: str, unknown: str, say: Callable[[str], None]) -> "Tensor":
+        found = self.codec.encode_rows(data, missing="drop" if missing == "drop" else "refuse", unknown=unknown)
         for count, words in ((found.blank, "blank cells dropped"), (found.unknown, "unseen values skipped")):
             if count:
-                say(f"{frame.where}: {count:,} rows with {words}")
-        return found.encoded.states
+                say(f"{data.where}: {count:,} {self.kind.noun} with {words}")
+        states: Tensor = found.encoded.states
+        return states
 
 
-def _codec(frame: "Frame", wishes: TableWishes, stored: "Run | None") -> "TableCodec":
-    from concrete_score.data import TableCodec
-
+def _codec(kind: "Kind", data: Any, source: Source, stored: "Run | None") -> Any:
     if stored is None:
-        return TableCodec.fit(frame, wishes.options())
-    known = stored.codec
-    if not isinstance(known, TableCodec):
-        raise InputError("a run of a table", f"one of the kind {known.kind!r}", where=str(stored.path))
-    if wishes != TableWishes.none() and TableCodec.fit(frame, wishes.options()).to_json() != known.to_json():
-        raise InputError("the table read as when this run began", "other options", "--resume", "leave them out")
-    return known
-
-
-def _brings_held_out_rows(data: str) -> bool:
-    """Whether DATA is a set's bare name that has a part for validation."""
-    from concrete_score.data import data_sets
-    from concrete_score.data.source import is_path
-
-    return not is_path(data) and "valid" in data_sets().get(data, {})
+        return kind.make_codec(data, source)
+    kind.check_codec(stored.codec, data, source)
+    return stored.codec
 
 
 def make_job(console: Console, source: Source, out: Path, resume: bool, given: dict[str, Any]) -> Job:
     """All that can be wrong is said here, before anything is written."""
     from concrete_score import runs
+    from concrete_score.cli.kinds import kind_of
+    from concrete_score.cli.open_run import kind_and_codec
 
     if resume and not runs.exists(out):
         console.say(f"{out}: nothing to resume, a new run")
@@ -119,19 +111,21 @@ def make_job(console: Console, source: Source, out: Path, resume: bool, given: d
     stored = runs.open(out) if resume else None
     if stored is None and not console.force:
         runs.refuse_occupied(out)
-    config, choice = _configuration(console, given, stored, source.wishes.missing)
+    kind = kind_of(source.data) if stored is None else kind_and_codec(stored)[0]
+    config, choice = _configuration(console, kind, given, stored, source.wishes.missing)
     seed = choice.settings.seed
-    table = Table(source, stored, console.say)
-    rows, valid = table.parts(config["valid_fraction"], seed)
+    material = Material(kind, source, stored, console.say)
+    rows, valid = material.parts(config["valid_fraction"], seed)
     go_on = shlex.join(["csm", "fit", *source.words(), "--out", str(out), "--resume"])
     if stored is not None:
-        _refuse_other_data(stored, table.facts, source.data)
+        _refuse_other_data(stored, material.facts, source.data)
         return Job(rows, valid, go_on, lambda: stored)
     from concrete_score.training.choice import fit_to_rows
 
-    console.say(f"{len(rows):,} rows to learn from, {0 if valid is None else len(valid):,} held out")
-    choice.recipe.build(table.codec.space, choice.settings)
-    choice = fit_to_rows(choice, rows, table.codec.space)
+    console.say(f"{len(rows):,} {kind.noun} to learn from, {0 if valid is None else len(valid):,} held out")
+    choice = kind.complete(choice, material.codec, rows)
+    choice.recipe.build(material.codec.space, choice.settings)
+    choice = fit_to_rows(choice, rows, material.codec.space)
     for line in choice.why:
         console.say(f"chosen: {line}")
     config = {**config, "recipe": choice.recipe.to_json(), "training": choice.settings.to_json()}
@@ -141,18 +135,31 @@ def make_job(console: Console, source: Source, out: Path, resume: bool, given: d
 
         if rank() > 0:  # the first process has made it
             return runs.open(out)
-        codec = table.codec.to_json()
-        return runs.create(out, config=config, codec=codec, data=table.facts, seed=seed, force=console.force)
+        codec = material.codec.to_json()
+        return runs.create(out, config=config, codec=codec, data=material.facts, seed=seed, force=console.force)
 
     return Job(rows, valid, go_on, create)
 
 
+def rows_of_run(run: "Run", source: Source, say: Callable[[str], None]) -> "tuple[Tensor, Tensor | None]":
+    """The rows that a run learned from, and those held out, read again.
+
+    Raises:
+        InputError: they are others.
+    """
+    from concrete_score.cli.open_run import kind_and_codec
+
+    material = Material(kind_and_codec(run)[0], source, run, say)
+    _refuse_other_data(run, material.facts, source.data)
+    return material.parts(run.config["valid_fraction"], run.settings.seed)
+
+
 def _configuration(
-    console: Console, given: dict[str, Any], stored: "Run | None", missing: str
+    console: Console, kind: "Kind", given: dict[str, Any], stored: "Run | None", missing: str
 ) -> "tuple[dict[str, Any], Choice]":
     """What is to be done: what is given, over what the run was begun with or what is chosen."""
     from concrete_score.data.held_out import FRACTION
-    from concrete_score.training.choice import Choice, choose
+    from concrete_score.training.choice import Choice
     from concrete_score.training.recipe import Recipe, sort_settings
 
     training, recipe = sort_settings(given["settings"])
@@ -164,7 +171,7 @@ def _configuration(
     if fraction is not None and not 0 < fraction < 1:
         raise InputError("a share between 0 and 1", str(fraction), where="--valid-fraction")
     if stored is None:
-        choice = choose(recipe, training)
+        choice = kind.choose(recipe, training)
         console.say(f"seed {choice.settings.seed}")  # a setting out of place is said before the data are read
         return {"valid_fraction": fraction or FRACTION, "missing": missing}, choice
     before = stored.config

@@ -1,14 +1,15 @@
-"""``csm impute``: blank cells filled by a fitted model."""
+"""``csm impute``: blank cells or pixels filled by a fitted model."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from concrete_score.cli.open_run import Opened, open_run, renumbered, rows_of_file, run_argument
+from concrete_score.cli.fill_pictures import fill_pictures
+from concrete_score.cli.open_run import Opened, Wish, open_run, renumbered, rows_of_file, run_argument
 from concrete_score.cli.options import Console, common_options, examples
-from concrete_score.cli.output import counting, out_option, pipes, put, refuse_output, warn
-from concrete_score.cli.sample import check_sampler
+from concrete_score.cli.output import counting, out_option, pipes, put, warn
+from concrete_score.cli.sample import check_sampler, passes_option
 from concrete_score.cli.table_options import data_dir_option, unknown_option
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         "csm impute runs/clinic holes.csv > whole.csv",
         "csm impute runs/clinic holes.parquet --out whole.parquet",
         "csm impute runs/clinic holes.csv --draws 20 --seed 1 --out draws.csv",
+        "csm impute runs/digits halves.npz --draws 8 --out painted.png",
     )
 )
 @run_argument
@@ -30,7 +32,12 @@ if TYPE_CHECKING:
 @click.option(
     "--draws", metavar="M", type=click.IntRange(min=1), help="M completed copies, drawn; the first column counts them."
 )
-@click.option("--sampler", metavar="K", help="A name of 'csm list kernels', where the blanks cannot be enumerated.")
+@click.option(
+    "--sampler",
+    metavar="K",
+    help="A name of 'csm list kernels', where blanks cannot be enumerated; with noise levels, of 'csm list annealing'.",
+)
+@passes_option
 @out_option
 @common_options
 def impute(
@@ -41,6 +48,7 @@ def impute(
     unknown: str,
     draws: int | None,
     sampler: str | None,
+    passes: int | None,
     out: Path | None,
 ) -> None:
     """Fill the blank cells of DATA: each with its most probable value given the cells that are there.
@@ -48,21 +56,29 @@ def impute(
     With --draws, M copies below one another, whose blanks are drawn together. All other cells, also of columns the
     model does not know, come out as they went in. Rows with values never seen in training are refused, or with
     --unknown skip left as they are.
+
+    In pictures (N, H, W) a blank pixel is NaN in an array of floats, -1 in one of whole numbers, or True in the array
+    'mask' of an .npz file beside 'x'. Out come pictures, .png (with --draws a row of copies each), .npy or .npz. Known
+    pixels are corrupted anew at every noise level: unadjusted, so approximate.
     """
     opened = open_run(path, console)
-    refuse_output(out, opened.codec.form, console)
+    opened.kind.refuse_output(out, opened.codec, console)
     check_sampler(sampler)
+    _FILLERS[opened.codec.kind](opened, Wish(data, data_dir, unknown, draws, sampler, passes), out, console)
+
+
+def _fill_table(opened: Opened, wish: Wish, out: Path | None, console: Console) -> None:
     from concrete_score.cli.fill_blanks import read_original, refuse_draw_column
 
-    original = read_original(data, data_dir, console)
-    refuse_draw_column(original.frame, draws)
-    rows = opened.codec.encode_rows(original.frame, missing="keep", unknown=unknown)
+    original = read_original(opened.kind, wish.data, wish.data_dir, console)
+    refuse_draw_column(original.frame, wish.draws)
+    rows = opened.codec.encode_rows(original.frame, missing="keep", unknown=wish.unknown)
     if rows.unknown:
         console.say(f"{rows.unknown} rows with values never seen in training left as they are")
     if valued := [site.name for site in opened.codec.sites if site.blank]:
         console.say(f"left as they are, for blank was a value in training: {', '.join(valued)}")
     count = int((~rows.encoded.observed).sum())
-    frame, method = _filled(opened, original, rows, draws, sampler, console)
+    frame, method = _filled(opened, original, rows, wish, console)
     console.say(f"{count} cells filled by {method}" if count else "no blank cells: nothing to fill")
     with pipes():
         put(frame, out, console)
@@ -71,20 +87,29 @@ def impute(
             console.give(value, str)
 
 
+_FILLERS = {"table": _fill_table, "image": fill_pictures}
+
+
 def _filled(
-    opened: Opened, original: "Original", rows: "Rows", draws: int | None, sampler: str | None, console: Console
+    opened: Opened, original: "Original", rows: "Rows", wish: Wish, console: Console
 ) -> "tuple[Frame, str | None]":
     """The table without its blanks, and how they were filled; None where there were none."""
     from concrete_score.cli.fill_blanks import Blanks, fill
 
-    states, observed, kept = rows.encoded.states, rows.encoded.observed, rows.kept
+    states, observed, kept, draws = rows.encoded.states, rows.encoded.observed, rows.kept, wish.draws
     holes = ~observed.all(1)
     if not holes.any():
         return fill(original, {}, draws), None
     given, known = (part[holes].to(opened.device) for part in (states, observed))
     with counting(console, "imputing") as progress, rows_of_file(original.frame.where, kept[holes]):
         found = opened.fitted.impute(
-            given, known, opened.generator("impute"), draws=draws, sampler=sampler, progress=progress
+            given,
+            known,
+            opened.generator("impute"),
+            draws=draws,
+            sampler=wish.sampler,
+            progress=progress,
+            passes=wish.passes,
         )
     warn([renumbered(warning, kept[holes]) for warning in found.warnings])
     copies = found.states.reshape(draws or 1, -1, states.shape[1]).cpu()

@@ -1,11 +1,11 @@
 """Opening a run for a command: the run, its codec and its fitted model, whoever made them."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from concrete_score.cli.kinds import Kind
     from concrete_score.data import Frame, Rows, TableCodec
     from concrete_score.fitted import Fitted
     from concrete_score.runs import Run
@@ -35,7 +36,9 @@ class Opened:
     """A run with what a command needs of it."""
 
     run: "Run"
-    codec: "TableCodec"
+    kind: "Kind"
+    codec: Any
+    """A codec of that kind."""
     fitted: "Fitted"
     seed: int
     device: "torch.device"
@@ -45,6 +48,17 @@ class Opened:
         from concrete_score.randomness import generator
 
         return generator(self.seed, stream, device=self.device)
+
+
+class Wish(NamedTuple):
+    """What to fill, and how."""
+
+    data: str
+    data_dir: str | None
+    unknown: str
+    draws: int | None
+    sampler: str | None
+    passes: int | None
 
 
 def open_run(path: Path, console: Console) -> Opened:
@@ -58,26 +72,25 @@ def open_run(path: Path, console: Console) -> Opened:
     from concrete_score.fitted import Fitted
 
     run = runs.open(path)
-    codec = table_codec(run)
+    kind, codec = kind_and_codec(run)
     with strangers(run):
-        # In double precision what a row gets does not depend on the rows beside it.
-        model = run.model().double().to(device)
-    return Opened(run, codec, Fitted(model, codec.space, describe=_describing(codec)), console.seed, device)
+        model = run.model().to(device)
+        model = model.double() if kind.precise else model
+        fitted = Fitted(model, codec.space, describe=kind.describe(codec), from_noise=kind.from_noise)
+    return Opened(run, kind, codec, fitted, console.seed, device)
 
 
-def table_codec(run: "Run") -> "TableCodec":
-    """The columns of a run.
+def kind_and_codec(run: "Run") -> "tuple[Kind, Any]":
+    """The kind of data a run was made of, and its codec.
 
     Raises:
-        InputError: they are not as any version wrote them, or the run is not one of a table.
+        InputError: it is not as any version wrote it.
     """
-    from concrete_score.data import TableCodec
+    from concrete_score.cli.kinds import KINDS
 
     with strangers(run):
         codec = run.codec
-    if not isinstance(codec, TableCodec):
-        raise InputError("a run of a table", f"one of {codec.kind!r}", where=str(run.path), fix="choose another run")
-    return codec
+    return KINDS[codec.kind], codec
 
 
 @contextmanager
@@ -151,8 +164,3 @@ def renumbered(text: str, rows: "Tensor") -> str:
     'at worst for row 4, row 9 and 7 more'
     """
     return re.sub(r"\brow (\d+)", lambda found: f"row {int(rows[int(found[1])])}", text)
-
-
-def _describing(codec: "TableCodec") -> Callable[[int, int], str]:
-    """A site's value in the table's own words."""
-    return lambda site, value: f"{codec.names[site]}={codec.sites[site].labels[value]}"

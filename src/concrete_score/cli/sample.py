@@ -1,4 +1,4 @@
-"""``csm sample``: rows drawn from a fitted model, also under conditions."""
+"""``csm sample``: rows or pictures drawn from a fitted model, rows also under conditions."""
 
 from pathlib import Path
 
@@ -6,8 +6,16 @@ import click
 
 from concrete_score.cli.open_run import open_run, run_argument
 from concrete_score.cli.options import Console, common_options, examples
-from concrete_score.cli.output import counting, out_option, pipes, put, refuse_output, warn
+from concrete_score.cli.output import counting, out_option, pipes, warn
+from concrete_score.cli.trajectory import trajectory_of
 from concrete_score.errors import InputError
+
+passes_option = click.option(
+    "--passes",
+    metavar="P",
+    type=click.IntRange(min=1),
+    help="Of a model with noise levels: about how many network passes each draw may take.",
+)
 
 
 @click.command(
@@ -16,41 +24,71 @@ from concrete_score.errors import InputError
         "csm sample runs/clinic -n 1000 --given smoke=yes --given 'age=[30, 41)' --out smokers.csv",
         "csm sample runs/clinic -n 5 --seed 1 --json",
         "csm sample runs/clinic -n 10000 | csm fit - --out runs/again",
+        "csm sample runs/digits -n 64 --out grid.png --trajectory way.png",
+        "csm sample runs/digits -n 1000 --sampler mh --passes 2000 --out pictures.npz",
     )
 )
 @run_argument
-@click.option("-n", "count", metavar="N", type=click.IntRange(min=1, max=10**9), required=True, help="How many rows.")
+@click.option("-n", "count", metavar="N", type=click.IntRange(min=1, max=10**9), required=True, help="How many.")
 @click.option("--given", metavar="COLUMN=VALUE", multiple=True, help="Only rows with this value; may be repeated.")
-@click.option("--sampler", metavar="K", help="A name of 'csm list kernels'; by default what is exact, if anything is.")
+@click.option(
+    "--sampler",
+    metavar="K",
+    help="A name of 'csm list kernels', for noise levels of 'csm list annealing'; by default what is best.",
+)
+@passes_option
+@click.option(
+    "--trajectory",
+    metavar="FILE.png",
+    type=click.Path(path_type=Path),
+    help="Of pictures: draw the way of the first ones from noise, a row each.",
+)
 @out_option
 @common_options
 def sample(
-    console: Console, path: Path, count: int, given: tuple[str, ...], sampler: str | None, out: Path | None
+    console: Console,
+    path: Path,
+    count: int,
+    given: tuple[str, ...],
+    sampler: str | None,
+    passes: int | None,
+    trajectory: Path | None,
+    out: Path | None,
 ) -> None:
-    """Draw N rows from the model of RUN, as CSV on standard output or into a file.
+    """Draw N rows or pictures from the model of RUN.
 
-    Same seed, same rows. How they were drawn, and whether to trust it, is told on standard error.
+    Rows are CSV on standard output, or a file. Pictures are a file: .png is a grid, .npy and .npz are arrays (N, H, W);
+    without one, or in a table's file, each is a row of pixels. Same seed, same draws. How they were drawn, and whether
+    to trust it, is told on standard error.
     """
     opened = open_run(path, console)
-    codec = opened.codec
-    refuse_output(out, codec.form, console)
-    conditions = codec.given(given)
+    kind, codec = opened.kind, opened.codec
+    kind.refuse_output(out, codec, console)
+    conditions = kind.given(codec, given)
     check_sampler(sampler)
+    way = None if trajectory is None else trajectory_of(opened, trajectory, console)
     with counting(console, "sampling") as progress:
         drawn = opened.fitted.sample(
-            count, opened.generator("sample"), given=conditions, sampler=sampler, progress=progress
+            count,
+            opened.generator("sample"),
+            given=conditions,
+            sampler=sampler,
+            progress=progress,
+            passes=passes,
+            watch=None if way is None else way.see,
         )
     console.say(
         f"{count:,} rows: every column was given"
         if drawn.method == "none"
-        else f"{count:,} rows drawn by {drawn.method}"
+        else f"{count:,} {kind.noun} drawn by {drawn.method}"
     )
     warn(drawn.warnings)
-    frame = codec.decode(drawn.states)
+    if way is not None:
+        way.write()
     with pipes():
-        put(frame, out, console)
+        value = kind.put(codec, drawn.states, out, console)
         if console.json:
-            console.give({"columns": list(frame.names), "rows": frame.rows()}, str)
+            console.give(value, str)
 
 
 def check_sampler(name: str | None) -> None:
@@ -58,6 +96,6 @@ def check_sampler(name: str | None) -> None:
     from concrete_score import registry
     from concrete_score.errors import nearest
 
-    known = registry.names("kernels")
+    known = list(dict.fromkeys([*registry.names("kernels"), *registry.names("annealing")]))
     if name is not None and name not in known:
         raise InputError("the name of a kernel", repr(name), where="--sampler", fix=nearest(name, known))

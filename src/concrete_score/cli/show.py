@@ -5,26 +5,37 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from concrete_score.cli.open_run import run_argument, strangers, table_codec
+from concrete_score.cli.fit_job import Source
+from concrete_score.cli.kinds import KINDS
+from concrete_score.cli.open_run import kind_and_codec, run_argument, strangers
 from concrete_score.cli.options import Console, common_options, examples, table
 from concrete_score.cli.output import pipes
+from concrete_score.cli.report import rewrite_report
+from concrete_score.cli.table_options import TableWishes, data_dir_option, unknown_option
 from concrete_score.errors import printable
 
 if TYPE_CHECKING:
     from concrete_score.runs import Run
 
-_SHOWN = 8
-"""Values of a column that are named; the rest is counted."""
 
-
-@click.command(epilog=examples("csm show runs/clinic", "csm show runs/clinic --json"))
+@click.command(
+    epilog=examples("csm show runs/clinic", "csm show runs/clinic --json", "csm show runs/clinic --report clinic.csv")
+)
 @run_argument
+@click.option("--report", metavar="DATA", help="Write RUN/report.html again, from the data RUN learned from.")
+@click.option("--valid", metavar="FILE", help="With --report: the held-out rows, if csm fit was given some.")
+@unknown_option
+@data_dir_option
 @common_options
-def show(console: Console, path: Path) -> None:
-    """The columns, configuration, measurements and files of RUN, each file checked against its digest."""
+def show(
+    console: Console, path: Path, report: str | None, valid: str | None, unknown: str, data_dir: str | None
+) -> None:
+    """The columns or pictures, configuration, measurements and files of RUN, each file checked against its digest."""
     from concrete_score import runs
 
     run = runs.open(path)
+    if report is not None:
+        rewrite_report(run, Source(report, valid, data_dir, unknown, TableWishes.none()), console)
     with strangers(run):
         value = describe(run)
     with pipes():
@@ -37,10 +48,15 @@ def describe(run: "Run") -> dict[str, Any]:
     Raises:
         InputError: a file is damaged or of another run; it is named.
     """
-    codec, info = table_codec(run), run.info
-    files = [{"name": name, "bytes": (run.path / name).stat().st_size, "verified": True} for name in run.verify()]
-    columns = [
-        {"name": site.name, "kind": site.kind, "size": site.size, "values": list(site.labels)} for site in codec.sites
+    from concrete_score.runs import REPORT
+
+    (kind, codec), info = kind_and_codec(run), run.info
+    verified = dict.fromkeys(run.verify(), True)
+    # Nothing depends on the report, so nothing vouches for it.
+    verified |= {REPORT: False} if (run.path / REPORT).exists() else {}
+    files = [
+        {"name": name, "bytes": (run.path / name).stat().st_size, "verified": checked}
+        for name, checked in verified.items()
     ]
     return {
         "run": str(run.path),
@@ -49,7 +65,8 @@ def describe(run: "Run") -> dict[str, Any]:
         "versions": dict(info["versions"]),
         "seed": info["seed"],
         "data": dict(info["data"]),
-        "columns": columns,
+        "kind": codec.kind,
+        **kind.schema(codec),
         "config": run.config,
         "metrics": _metrics(run),
         "files": files,
@@ -60,12 +77,11 @@ def render(value: dict[str, Any]) -> str:
     """The same for reading."""
     about = [(key, value[key]) for key in ("id", "created", "seed")]
     about += [*_flat(value["versions"], "versions."), *_flat(value["data"], "data.")]
-    columns = [(each["name"], each["kind"], each["size"], _few(each["values"])) for each in value["columns"]]
-    files = [(each["name"], f"{each['bytes']:,}", "yes") for each in value["files"]]
+    files = [(each["name"], f"{each['bytes']:,}", "yes" if each["verified"] else "no") for each in value["files"]]
     return "\n\n".join(
         [
             table(["fact", "value"], about, f"{printable(value['run'])}:"),
-            table(["column", "kind", "size", "values"], columns, "Columns:"),
+            KINDS[value["kind"]].render_schema(value),
             table(["setting", "value"], _flat(value["config"]), "Configuration:"),
             table(["measure", "value"], _flat(value["metrics"]), "Metrics:"),
             table(["file", "bytes", "verified"], files, "Files:"),
@@ -98,8 +114,3 @@ def _flat(value: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
         elif each is not None:
             lines.append((f"{prefix}{key}", f"{each:.6g}" if isinstance(each, float) else str(each)))
     return lines
-
-
-def _few(labels: list[str]) -> str:
-    more = f", … ({len(labels)} in all)" if len(labels) > _SHOWN else ""
-    return ", ".join(label or "(blank)" for label in labels[:_SHOWN]) + more

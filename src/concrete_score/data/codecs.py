@@ -5,6 +5,7 @@ from typing import Any
 
 from concrete_score.data.codec import TableCodec
 from concrete_score.data.frame import Form
+from concrete_score.data.image_codec import ImageCodec
 from concrete_score.data.meaning import INTEGER
 from concrete_score.data.sites import Categories
 from concrete_score.errors import InputError, nearest
@@ -49,4 +50,5 @@ def _is_size(value: Any) -> bool:
 _KINDS: dict[str, Callable[[Mapping[str, Any], str], Codec]] = {
     "table": TableCodec.from_json,
     "integers": _integers,
+    "image": ImageCodec.from_json,
 }

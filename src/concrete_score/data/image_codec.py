@@ -21,6 +21,10 @@ from concrete_score.spaces import Space
 MISSING = ("refuse", "drop", "keep")
 """Blank pixels: refuse them with a count; drop their pictures; keep them as unobserved."""
 MAX_LEVELS = 256
+BLANK = -1
+"""A whole grey value that marks a blank pixel where blanks are kept; in floats it is NaN."""
+LARGEST = 2**16
+"""The most pixels of a picture: a stranger's run.json must not fill the memory."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,9 @@ class ImageCodec:
     def __post_init__(self) -> None:
         if len(self.shape) != 2 or any(not isinstance(side, int) or side < 1 for side in self.shape):
             raise InputError("height and width, each at least 1", repr(self.shape), where="shape")
+        if self.shape[0] * self.shape[1] > LARGEST:
+            came = f"{self.shape[0]}x{self.shape[1]}"
+            raise InputError(f"pictures of at most {LARGEST:,} pixels", came, where="shape", fix="scale them down")
         if isinstance(self.levels, bool) or not isinstance(self.levels, int) or not 2 <= self.levels <= MAX_LEVELS:
             raise InputError(f"from 2 to {MAX_LEVELS} grey levels", repr(self.levels), where="levels")
         if not (isfinite(self.top) and self.top > 0):
@@ -73,15 +80,18 @@ class ImageCodec:
             InputError: not N×H×W, negative or infinite grey values, or pictures that are all black.
         """
         images = _images(data)
-        _check_greys(images, np.inf)
-        seen = float(np.nanmax(images.pixels)) if images.pixels.dtype.kind == "f" else int(images.pixels.max())
+        blank = _blanks(images)
+        if blank.all():
+            raise InputError("some pixels that are not blank", "none", where=images.where)
+        _check_greys(images, np.inf, blank)
+        seen = images.pixels[~blank].max().item()
         given = next((each for each in (top, images.top, seen) if each is not None), seen)
         if not given > 0:
             raise InputError(
                 "a grey value above 0 somewhere", "pictures that are all 0", images.where, "check the file"
             )
         codec = cls(images.shape, levels, given, threshold, images.pixels.dtype.name)
-        _check_greys(images, codec.top)
+        _check_greys(images, codec.top, blank)
         return codec
 
     @cached_property
@@ -98,7 +108,7 @@ class ImageCodec:
         """Pictures to states; `encode_rows` also says which pictures they are.
 
         Args:
-            data: `Images`, or an array ``(N, H, W)`` in which NaN is a blank pixel.
+            data: `Images`, or an array ``(N, H, W)`` in which NaN is a blank pixel; so is -1 where blanks are kept.
             missing: blank pixels: ``refuse``, ``drop`` their pictures, or ``keep`` them as unobserved (value 0).
             unknown: grey values above ``top``: ``refuse``, or ``skip`` their pictures.
 
@@ -121,15 +131,15 @@ class ImageCodec:
             )
         pixels = images.pixels
         none = np.zeros(len(pixels), bool)
-        blank = np.isnan(pixels) if pixels.dtype.kind == "f" else np.zeros(pixels.shape, bool)
-        strange = np.asarray((pixels > self.top).any((1, 2))) if unknown == "skip" else none
-        _check_greys(images, self.top, strange)
+        blank = _blanks(images, negative=missing == "keep")
+        strange = np.asarray(((pixels > self.top) & ~blank).any((1, 2))) if unknown == "skip" else none
+        _check_greys(images, self.top, blank | strange[:, None, None])
         if missing == "refuse" and blank.any():
             raise InputError(
                 "no blank pixels",
                 f"{int(blank.sum())} in {int(blank.any((1, 2)).sum())} of {len(pixels)} pictures",
                 where=images.where,
-                fix="drop those pictures, or fill them first",
+                fix="leave those pictures out, or fill them first (csm impute)",
             )
         dropped: Array = blank.any((1, 2)) & ~strange if missing == "drop" else none
         kept = np.flatnonzero(~(strange | dropped))
@@ -149,9 +159,17 @@ class ImageCodec:
             InputError: not states of this space.
         """
         values = self.space.check(states, "states").reshape(-1, *self.shape).numpy(force=True)
-        greys = np.array([self._grey(level) for level in range(self.levels)], dtype=self.dtype)
-        pictures: Array = greys[values]
+        pictures: Array = np.array(self.greys, dtype=self.dtype)[values]
         return pictures
+
+    @property
+    def greys(self) -> list[int | float]:
+        """The grey value of each level.
+
+        >>> ImageCodec((2, 2), levels=3).greys
+        [0, 128, 255]
+        """
+        return [self._grey(level) for level in range(self.levels)]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values from which `from_json` builds an equal codec."""
@@ -241,14 +259,22 @@ def _images(data: Any) -> Images:
     return Images(array, "data")
 
 
-def _check_greys(images: Images, top: int | float, skipped: Array | None = None) -> None:
-    """Refuse a grey value outside 0 to ``top`` by picture, row and column; ``skipped`` pictures are passed over."""
+def _blanks(images: Images, negative: bool = False) -> Array:
+    """Which pixels are not known ``(N, H, W)``; ``negative`` takes -1 for a blank too."""
+    pixels = images.pixels
+    found: Array = np.isnan(pixels) if pixels.dtype.kind == "f" else np.zeros(pixels.shape, bool)
+    if negative and pixels.dtype.kind in "if":
+        found = found | (pixels == BLANK)
+    return found if images.blank is None else found | images.blank
+
+
+def _check_greys(images: Images, top: int | float, passed: Array) -> None:
+    """Refuse a grey value outside 0 to ``top`` by picture, row and column; pixels that are ``passed`` over are not."""
     pixels = images.pixels
     if pixels.dtype.kind == "b":
         return
     bad = (pixels < 0) | (pixels > top) | (np.isinf(pixels) if pixels.dtype.kind == "f" else False)
-    if skipped is not None:
-        bad &= ~skipped[:, None, None]
+    bad &= ~passed
     if bad.any():
         picture, row, column = (int(k) for k in np.argwhere(bad)[0])
         limit = "from 0" if top == np.inf else f"from 0 to {top:g}"

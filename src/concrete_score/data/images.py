@@ -20,6 +20,8 @@ from concrete_score.errors import InputError, nearest
 
 DIGITS = "digits"
 """The 1,797 pictures of 8×8 pixels that come with scikit-learn."""
+MASK = "mask"
+"""The array of an ``.npz`` file that is True where a pixel is blank."""
 VALID = 10_000
 """How many of the last training pictures of an IDX set are held out as its ``valid``."""
 _IDX_NAME = re.compile(r"(ubyte|\.idx)(\.gz)?$")
@@ -38,10 +40,19 @@ class Images:
     """``(N,)`` whole numbers, where known."""
     top: int | float | None = None
     """The largest grey value there can be, where the source declares it."""
+    blank: Array | None = None
+    """``(N, H, W)`` bool: pixels that are not known, whatever stands there; beside NaN, which always means blank."""
 
     def __post_init__(self) -> None:
         check_pixels(self.pixels, self.where)
-        labels = self.labels
+        labels, blank = self.labels, self.blank
+        if blank is not None and (blank.shape != self.pixels.shape or blank.dtype.kind != "b"):
+            raise InputError(
+                f"True or False for each pixel, of shape {self.pixels.shape}",
+                f"{blank.dtype} of shape {blank.shape}",
+                where=f"{self.where}: {MASK}",
+                fix="True marks a blank pixel",
+            )
         if labels is not None and (labels.shape != self.pixels.shape[:1] or labels.dtype.kind not in "iu"):
             raise InputError(
                 f"{len(self.pixels)} whole numbers as labels, one a picture",
@@ -59,8 +70,8 @@ class Images:
 
     def part(self, rows: slice | Array) -> "Images":
         """Some of the pictures."""
-        labels = None if self.labels is None else self.labels[rows]
-        return replace(self, pixels=self.pixels[rows], labels=labels)
+        labels, blank = (None if each is None else each[rows] for each in (self.labels, self.blank))
+        return replace(self, pixels=self.pixels[rows], labels=labels, blank=blank)
 
 
 def load_images(
@@ -74,7 +85,7 @@ def load_images(
     """The pictures that DATA means: an existing path wins, else ``digits`` or a named set, ``NAME[:SPLIT]``.
 
     Args:
-        spec: ``.npy`` or ``.npz`` (array ``x`` or the only one, labels ``y``), an IDX file, or a name.
+        spec: ``.npy`` or ``.npz`` (array ``x`` or the only one, labels ``y``, blanks ``mask``), an IDX file, or a name.
         split: which split a bare name means: ``train``, ``valid`` or ``test``. The last 10,000 training pictures of an
             IDX set are its ``valid``; of `digits` every sixth is ``test`` and the one before it ``valid``.
         data_dir: a folder of data sets, looked into first.
@@ -99,7 +110,7 @@ def load_images(
 
 
 def holds_images(spec: str | Path) -> bool:
-    """Whether DATA means pictures rather than a table: three axes, an IDX file, or a named set of pictures."""
+    """Whether DATA means pictures rather than a table: three axes or more, an IDX file, or a named set of pictures."""
     text = str(spec)
     if not is_path(text):
         name = text.partition(":")[0]
@@ -110,7 +121,7 @@ def holds_images(spec: str | Path) -> bool:
     if not text.endswith((".npy", ".npz")) or not Path(text).is_file():
         return False
     try:
-        return bool(_arrays(Path(text).read_bytes(), text)[0].ndim == 3)
+        return bool(_arrays(Path(text).read_bytes(), text)[0].ndim > 2)
     except InputError:
         return False
 
@@ -129,8 +140,8 @@ def read_images(path: str | Path) -> Images:
         labels = read_idx(_bytes(beside), str(beside)) if beside != path and beside.is_file() else None
         return Images(read_idx(_bytes(path), where), where, _whole(labels))
     if path.suffix in (".npy", ".npz"):
-        pixels, labels = _arrays(path.read_bytes(), where)
-        return Images(pixels, where, _whole(labels))
+        pixels, labels, blank = _arrays(path.read_bytes(), where)
+        return Images(pixels, where, _whole(labels), blank=blank)
     raise InputError(
         "pictures in a file ending in .npy, .npz, ubyte, ubyte.gz, .idx or .idx.gz",
         repr(path.name),
@@ -218,22 +229,23 @@ def _digits(split: str) -> Images:
     return Images(found.images.astype(np.uint8)[rows], f"{DIGITS}:{split}", _whole(found.target[rows]), top=16)
 
 
-def _arrays(data: bytes, where: str) -> tuple[Array, Array | None]:
-    """The pictures of a NumPy file, and its labels; nothing is ever unpickled."""
+def _arrays(data: bytes, where: str) -> tuple[Array, Array | None, Array | None]:
+    """The pictures of a NumPy file, their labels and their blanks; nothing is ever unpickled."""
     try:
         # Old headers make numpy warn; the array is checked anyway.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             loaded: Any = np.load(io.BytesIO(data), allow_pickle=False)
             if isinstance(loaded, np.ndarray):
-                return loaded, None
+                return loaded, None, None
             with loaded:
-                names = [name for name in loaded.files if name != "y"]
+                names = [name for name in loaded.files if name not in ("y", MASK)]
                 if "x" not in names and len(names) != 1:
                     came = ", ".join(loaded.files) or "none"
                     raise InputError("an array named x, or one array alone (and labels y)", came, where=where)
                 pixels = loaded["x" if "x" in names else names[0]]
-                return pixels, loaded["y"] if "y" in loaded.files else None
+                labels, blank = (loaded[name] if name in loaded.files else None for name in ("y", MASK))
+                return pixels, labels, blank
     except InputError:
         raise
     # Damaged headers and archives fail in a dozen ways, all meaning the same.

@@ -8,7 +8,7 @@ does not either, slowly, by `concrete_score.data.careful`, which either succeeds
 """
 
 import mmap
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path

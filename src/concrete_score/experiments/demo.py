@@ -74,6 +74,7 @@ def run(
     if out is not None:
         model.save(out / RUN, force=True)
         write_table(as_frame(table), out / CSV, force=True)
+        _leave_report(out, table)
     return Demo(
         seed=seed,
         rows=rows,
@@ -84,6 +85,17 @@ def run(
         imputation=imputation(network, held_out, model, seed),
         explanation=explanation(network, held_out, model),
     )
+
+
+def _leave_report(out: Path, table: pl.DataFrame) -> None:
+    """The run's page, from the same rows divided as they were for the training."""
+    from concrete_score import runs
+    from concrete_score.data.held_out import hold_out
+    from concrete_score.report import write_report
+
+    run = runs.open(out / RUN)
+    states = run.codec.encode(table, missing="refuse", unknown="refuse").states
+    write_report(run, *hold_out(states, run.config["valid_fraction"], run.settings.seed))
 
 
 def as_table(network: BayesianNetwork, states: States) -> pl.DataFrame:

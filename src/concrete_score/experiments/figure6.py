@@ -2,18 +2,16 @@
 
 Weight 1 on {2, 3, 4, 10, 11, 12} and 1e-4 elsewhere, seen through a stated number of draws. Softmax logits are trained
 by CSM on three cycles and the complete graph, from a uniform and from a random start, until the steps are over or the
-guard stops them; no weights are picked by looking at the truth. Then what the paper leaves for the future: denoising
-CSM over several noise levels at once, one network for all, and the lowest level alone beside it; with the paper's
-``f = r²`` and with the logistic ``f``.
+guard stops them; no weights are picked by looking at the truth. Then what the paper leaves for the future: the same
+logits, from the random start, by denoising CSM under noise that is lowered level by level; and, as long, under the
+lowest noise alone; with the paper's ``f = r²`` and with the logistic ``f``.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from concrete_score.bench.checks import Check
 from concrete_score.experiments.every_edge import EveryEdge
@@ -22,13 +20,11 @@ from concrete_score.experiments.one_dimensional_cases import TITLES, held_agains
 from concrete_score.experiments.result import Findings, Settings
 from concrete_score.experiments.units import Unit, complete
 from concrete_score.metrics import histogram, total_variation
-from concrete_score.models import NoiseConditionalNetwork, Table, mlp
+from concrete_score.models import Table
 from concrete_score.noise import FactorizedNoise, categorical
 from concrete_score.objectives import Bregman, divergences
-from concrete_score.protocols import Neighborhood
 from concrete_score.randomness import generator
-from concrete_score.scores import recover
-from concrete_score.shapes import PerState, PerStateTable, States
+from concrete_score.shapes import PerStateTable
 from concrete_score.targets.one_dimensional import low_density
 from concrete_score.training import Finished, TrainingSettings, Validated, fit, train
 
@@ -57,9 +53,11 @@ class Way:
 
 
 WAYS: Mapping[str, Way] = {
-    "csm_annealed": Way("f = r², all levels", divergences.csm, len(LEVELS), share_bound=0.5, quick=False),
+    "csm_annealed": Way("f = r², annealed", divergences.csm, len(LEVELS), 0.02, 0.05, share_bound=0.5),
     "csm_lowest": Way("f = r², lowest level alone", divergences.csm, 1, quick=False),
-    "logistic_annealed": Way("logistic f, all levels", divergences.logistic, len(LEVELS), 0.02, 0.8),
+    "logistic_annealed": Way(
+        "logistic f, annealed", divergences.logistic, len(LEVELS), 0.02, share_bound=0.5, quick=False
+    ),
     "logistic_lowest": Way("logistic f, lowest level alone", divergences.logistic, 1, quick=False),
 }
 ANNEALED_ROWS = ROWS[0]
@@ -74,15 +72,15 @@ PAPER = {
 
 @dataclass(frozen=True)
 class Size:
-    """Steps and rates of the tables and of the networks."""
+    """Steps and rates: as written, and at each level of noise."""
 
     steps: int = 10_000
     lr: float = 1e-3
-    network_steps: int = 5_000
-    network_lr: float = 5e-3
+    level_steps: int = 2_000
+    level_lr: float = 1e-2
 
 
-FULL, QUICK = Size(), Size(500, 2e-2, 1_000, 1e-2)
+FULL, QUICK = Size(), Size(500, 2e-2, 300, 3e-2)
 
 
 def run(settings: Settings) -> Findings:
@@ -144,72 +142,31 @@ def learn(settings: Settings, name: str, rows: int, start: str) -> dict[str, Any
     }
 
 
-@dataclass(frozen=True, eq=False)
-class EveryCorruption:
-    """Denoising CSM of a known distribution with the noise integrated out, at all levels of a noise.
-
-    ``Σ_x p(x) Σ_x̃ q(x̃|x) Σ_k h(s_k) - r_k f'(s_k) = Σ_x̃ Σ_k p̃(x̃) h(s_k(x̃)) - p̃(N(x̃)_k) f'(s_k(x̃))``, for the mean of
-    ``q(x̃|x) r_k`` over ``x`` is the noisy probability of the neighbor; levels weigh alike.
-    """
-
-    divergence: Bregman
-    noise: FactorizedNoise
-    neighborhood: Neighborhood
-    pmf: PerStateTable
-
-    def draw(self, x: States, generator: torch.Generator, model: Any = None) -> None:
-        """Nothing is drawn."""
-
-    def loss(self, model: NoiseConditionalNetwork, draws: None) -> PerState:
-        """S times the mean over levels, as one number ``(1,)``."""
-        states, level = self._rows
-        log_ratio = model.at(level).log_ratios(states)
-        here, there = (weight.to(log_ratio.dtype) for weight in self._weights)
-        terms = here[:, None] * self.divergence.a(log_ratio) - there * self.divergence.b(log_ratio)
-        return len(self.pmf) / self.noise.num_levels * terms.sum()[None]
-
-    def exact(self, model: NoiseConditionalNetwork, pmf: PerStateTable) -> Tensor:
-        """The mean over levels, of another distribution."""
-        other = EveryCorruption(self.divergence, self.noise, self.neighborhood, pmf)
-        return other.loss(model, None).squeeze(0) / len(pmf)
-
-    @cached_property
-    def _rows(self) -> tuple[Tensor, Tensor]:
-        """All states at all levels ``(L·S, D)`` and ``(L·S,)``."""
-        states, levels = self.noise.space.enumerate(), self.noise.num_levels
-        return states.repeat(levels, 1), torch.arange(levels).repeat_interleave(len(states))
-
-    @cached_property
-    def _weights(self) -> tuple[Tensor, Tensor]:
-        """The noisy probability of every state and of its neighbors ``(L·S,)`` and ``(L·S, K)``; 0 at no neighbor."""
-        noisy = torch.stack([self.noise.noisy_pmf(self.pmf, level) for level in range(self.noise.num_levels)])
-        states, level = self._rows
-        near = self.noise.space.index(self.neighborhood.neighbors(states))
-        return noisy.reshape(-1), noisy[level[:, None], near] * self.neighborhood.valid(states)
-
-
 def anneal(settings: Settings, name: str, way: str) -> dict[str, Any]:
-    """Denoising CSM at several levels, judged at the lowest: as it is, and with its noise inverted exactly."""
+    """Denoising CSM from the strongest noise to the weakest, judged there: as it is, and with the noise inverted."""
     truth, size = low_density(), QUICK if settings.quick else FULL
     draws = histogram(truth.sample(ANNEALED_ROWS, generator(settings.seed, "rows", ANNEALED_ROWS)), truth.space)
+    held_out = truth.sample(HELD_OUT, generator(settings.seed, "held out"))
     noise, around = categorical(truth.space, LEVELS[: WAYS[way].levels]), neighborhood(name, truth.space)
-    model = mlp(around, "log_ratio", noise, generator=generator(settings.seed, "weights"))
-    how = TrainingSettings(steps=size.network_steps, batch_size=1, lr=size.network_lr, valid_every=size.network_steps)
-    objective = EveryCorruption(WAYS[way].divergence, noise, around, draws.probabilities)
-    ended = fit(model, objective, truth.space.enumerate()[:1], how)
-    with torch.no_grad():
-        ratios = model.at(0).log_ratios(truth.space.enumerate())  # type: ignore[operator]
-    recovered = recover(ratios, around)
-    noisy_truth = noise.noisy_pmf(truth.probabilities, 0)
-    clean, clipped = inverted(recovered.log_pmf.exp(), noise)
+    model = Table(truth.space, generator(settings.seed, "start"), dtype=torch.float64)
+    steps = size.level_steps * len(LEVELS) // noise.num_levels
+    how = TrainingSettings(steps=steps, batch_size=1, lr=size.level_lr, valid_every=steps, retries=0)
+    ended = []
+    for level in reversed(range(noise.num_levels)):
+        # With rows and noise integrated out, denoising CSM is CSM of the noisy distribution (property 1).
+        objective = EveryEdge(WAYS[way].divergence, around, noise.noisy_pmf(draws.probabilities, level))
+        seen = noise.corrupt(held_out, level, generator(settings.seed, "noise", level))
+        ended.append(fit(model, objective, truth.space.enumerate()[:1], how, valid=seen))
+    logits = model.logits.detach()
+    clean, clipped = inverted(logits.softmax(0), noise)
     return {
-        **held_against(truth, recovered.log_pmf),
-        "cost_of_noise": held_against(truth, noisy_truth.log())["below_bound"],
-        "inconsistency": recovered.inconsistency,
+        **held_against(truth, logits),
+        "cost_of_noise": held_against(truth, noise.noisy_pmf(truth.probabilities, 0).log())["below_bound"],
         "clean_total_variation": total_variation(clean, truth),
         "clipped": clipped,
-        "steps": ended.step,
-        "seconds": round(ended.seconds, 1),
+        "steps": sum(end.step for end in ended),
+        "diverged": any(end.diverged for end in ended),
+        "seconds": round(sum(end.seconds for end in ended), 1),
         "probabilities": probabilities(clean.log()),
     }
 
@@ -223,27 +180,25 @@ def inverted(noisy: PerStateTable, noise: FactorizedNoise) -> tuple[PerStateTabl
 
 
 def checks_of(ours: Mapping[str, Any], settings: Settings) -> tuple[Check, ...]:
-    """Which neighborhoods fail, and that annealing repairs those that do."""
+    """Which neighborhoods fail and by how much, and that annealing repairs those that do."""
     cycles = [name for name in TITLES if name != "complete"]
     few = ROWS[0]
     before = {name: max(_below(ours[f"{name}-{few}-{start}"]) for start in STARTS) for name in TITLES}
-    best = min(_below(ours[f"{name}-{few}-uniform"]) for name in cycles)
-    checks = [
-        Check.at_least(
-            f"{few:,} draws: cycles that fail", float(sum(before[name] > TOLERANCE for name in cycles)), 1.0
-        ),
+    uniform = {name: _below(ours[f"{name}-{few}-uniform"]) for name in TITLES}
+    label = f"{few:,} draws, as written, {{}}: nats below the bound"
+    checks = [Check.at_least(label.format(TITLES[name]), uniform[name], TOLERANCE) for name in cycles]
+    checks += [
+        Check.at_most(label.format("complete"), uniform["complete"], TOLERANCE),
         Check.at_most(
-            f"{few:,} draws: complete, nats below the bound, over the best cycle's",
-            _below(ours[f"complete-{few}-uniform"]) / best,
+            label.format("complete") + ", over the best cycle's",
+            uniform["complete"] / min(uniform[name] for name in cycles),
             1.0,
         ),
     ]
     for name in (name for name in TITLES if before[name] > TOLERANCE):
         for key, way in ways(settings).items():
-            after, label = (
-                _below(ours[f"{name}-{key}"]),
-                f"{TITLES[name]}, denoising, {way.title}: nats below the bound",
-            )
+            after = _below(ours[f"{name}-{key}"])
+            label = f"{few:,} draws, {way.title}, {TITLES[name]}: nats below the bound"
             bound = way.quick_bound if settings.quick else way.bound
             if bound is not None:
                 checks.append(Check.at_most(label, after, bound))

@@ -20,7 +20,7 @@ FLOOR = 1e-4
 def pictures(
     found: Mapping[str, Mapping[str, Any]], rows: tuple[int, ...], tolerance: float, ways: Mapping[str, str]
 ) -> dict[str, bytes]:
-    """Graphs with what was learned, as written and by denoising at all levels; and the ways there."""
+    """Graphs with what was learned, as written and under annealed noise; and the ways there."""
     titles = {f"{rows[0]}-uniform": f"CSM as written, {rows[0]:,} draws"}
     titles |= {way: f"denoising, {title}" for way, title in ways.items() if way.endswith("annealed")}
     shown = {name: {title: found[f"{name}-{key}"]["probabilities"] for key, title in titles.items()} for name in TITLES}

@@ -61,21 +61,22 @@ equal pulls keep it right: from a random start it keeps the balance it was given
 With many draws nothing is empty and the minimizer is right on all four; what is left is how weakly a cycle joins the
 plateaus: the error of a log-ratio weighs with the square of the ratio, 1e-8 on the way down into a desert, which is
 hardly learned, so the balance of the plateaus stays near where the start put it. A uniform start happens to be right
-here, for the plateaus are equal; a random one is not, and only the complete graph mends it.
+here, for the plateaus are equal; a random one is not, and only the complete graph mends it. So a cycle does
+comparably, as the paper saw in one of its cases, where nothing is empty and the start is balanced, and not otherwise.
 """
 
 _NOISY = """
-One network (three layers of 100 tanh units) learns the log-ratios of the noisy distributions of all levels, w = .99,
-.95, .8, .6, .4, .2, on the neighborhood; the distribution is recovered from the ratios at the lowest level, on that
-same neighborhood. It is a model of its own, and its distance to the bound holds the price of the noise still in it
-(*of which noise*: the exact noisy distribution's own distance). Inverting the known noise exactly gives the clean
-distribution; what falls below zero is set to zero, so it is judged by total variation. Under noise no category is
-empty: the objective is bounded, and the desert is visited often enough to compare the plateaus through it.
+The same softmax logits, from the random start that failed everywhere above, learn the noisy distribution of one level
+after the other, w = .2, .4, .6, .8, .95, .99 (*annealed*), each starting where the last ended; or as many steps at
+w = .99 alone. The model at the last level is judged as it is, with the price of the noise still in it (*of which
+noise*: the exact noisy distribution's own distance). Inverting the known noise exactly gives the clean distribution;
+what falls below zero is set to zero, so it is judged by total variation.
 
-Annealed denoising CSM mends most of what failed, as the paper hoped, but with `f = r²` the way down into the desert
-still weighs with the square of its ratio, and that is what is left. With the logistic `f`, whose weight there falls
-with the ratio alone, what is left is the price of the last noise and the draws' own error, on every neighborhood. The
-levels help `f = r²`, where the higher ones teach the lowest; with the logistic `f` one weak noise is enough.
+Annealing mends all that failed, as the paper hoped: under noise no category is empty and the objective is bounded;
+strong noise fills the desert, so the plateaus are compared through it whatever the start; and each weaker noise has
+only to sharpen what the last one taught. What is left above the price of the last noise is the draws' own error. The
+lowest noise alone does not do it with `f = r²`, which still weighs the way down into the desert with the square of its
+ratio; with the logistic `f`, whose weight there falls with the ratio alone, it comes close.
 """
 
 

@@ -9,6 +9,7 @@ the same formula with no noise at all. For the density p of what comes out,
 Every KL is a sum over sites in closed form; only the draw of ``z_k`` is random.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -97,14 +98,23 @@ class ReverseChain:
             p = p @ site_matrix(space, reverse_log_probs(clean, states, self._ways[level]))
         return p.log()
 
-    def estimate(self, rows: States, generator: torch.Generator, draws: int) -> PerState:
-        """Unbiased estimates of the rows' bounds, ``draws`` passes a row over strata of levels ``(N, D) -> (N,)``."""
+    def estimate(
+        self, rows: States, generator: torch.Generator, draws: int, tell: Callable[[int], None] | None = None
+    ) -> PerState:
+        """Unbiased estimates of the rows' bounds, ``draws`` passes a row over strata of levels ``(N, D) -> (N,)``.
+
+        ``tell`` hears after each draw how many were made.
+        """
         levels = self.noise.num_levels
         unit = torch.rand((draws, len(rows)), generator=generator, dtype=torch.float64, device=generator.device)
         place = (torch.arange(draws, device=unit.device)[:, None] + unit) / draws
         level = (place * levels).long().clamp_max(levels - 1).to(rows.device)
-        terms = torch.stack([self._terms(rows, each, generator) for each in level])
-        return -(self.prior(rows) + levels * terms.mean(0))
+        terms = []
+        for each in level:
+            terms.append(self._terms(rows, each, generator))
+            if tell is not None:
+                tell(len(terms))
+        return -(self.prior(rows) + levels * torch.stack(terms).mean(0))
 
     def _terms(self, rows: Tensor, level: Tensor, generator: torch.Generator) -> Tensor:
         """One draw of ``z`` for each row at its own level ``(N,)``; rows of a level go together."""
@@ -122,7 +132,13 @@ class ReverseChain:
         return [bridge(self.noise, level - 1 if level else None, level) for level in range(self.noise.num_levels)]
 
 
-def variational(model: Any, rows: Any, generator: torch.Generator, draws: int = 8) -> LogLikelihood:
+def variational(
+    model: Any,
+    rows: Any,
+    generator: torch.Generator,
+    draws: int = 8,
+    progress: Callable[[int, int], None] | None = None,
+) -> LogLikelihood:
     """A stochastic lower bound on the mean log-likelihood of the reverse noise chain of a model.
 
     Args:
@@ -130,6 +146,7 @@ def variational(model: Any, rows: Any, generator: torch.Generator, draws: int = 
         rows: ``(N, D)``.
         generator: the source of the noise.
         draws: passes a row, even; each half is an unbiased estimate, and their difference gives the error.
+        progress: told how many draws are made, of how many.
 
     Returns:
         ``method="variational"`` with `lower` alone; ``method="none"`` and a line that says why where there is no bound.
@@ -155,7 +172,10 @@ def variational(model: Any, rows: Any, generator: torch.Generator, draws: int = 
         return LogLikelihood(len(states), len(states[0]), "none", warnings=(f"no bound: {reason}",))
     chain = ReverseChain(model)
     states = check_rows(chain.noise.space, rows)
-    halves = torch.stack([chain.estimate(states, generator, draws // 2) for _ in range(2)])
+    half = draws // 2
+    tell = progress or (lambda done, total: None)
+    first = chain.estimate(states, generator, half, lambda done: tell(done, draws))
+    halves = torch.stack([first, chain.estimate(states, generator, half, lambda done: tell(half + done, draws))])
     mean, stderr = mean_and_stderr(halves.mean(0))
     gap = halves[0] - halves[1]
     return LogLikelihood(

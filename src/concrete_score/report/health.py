@@ -12,8 +12,8 @@ from concrete_score.likelihood import exact_sampler
 from concrete_score.neighborhoods import check_same_space, hamming
 from concrete_score.protocols import DensityModel, Neighborhood, NoiseConditional, Samplable, ScoreModel
 from concrete_score.report.consistency import LARGE, Consistency, measure_consistency
-from concrete_score.report.leak import MassLeak, mass_leak
-from concrete_score.report.mixing import Mixing, measure_mixing
+from concrete_score.report.leak import DRAWS, MassLeak, mass_leak
+from concrete_score.report.mixing import KEPT, Mixing, measure_mixing
 from concrete_score.samplers.completions import COMPLETIONS
 from concrete_score.samplers.run import Progress
 from concrete_score.spaces import Space
@@ -75,6 +75,10 @@ def diagnose_run(
     held_out: Any = None,
     kernel: str | None = None,
     progress: Progress | None = None,
+    looks: int = ROWS,
+    draws: int = DRAWS,
+    kept: int = KEPT,
+    thin: int | None = None,
 ) -> RunHealth:
     """Look a fitted model over.
 
@@ -87,6 +91,9 @@ def diagnose_run(
             both fresh data and draws are then held against the same half.
         kernel: the chains' kernel by name; chosen by the model by default.
         progress: told after every step of the chains.
+        looks: rows at which ratios are held against each other.
+        draws: of the model, for the leak.
+        kept, thin: draws kept of each chain, and steps between them; no chains are run for 0.
 
     Raises:
         InputError: neither a density nor a score model, another space, or a kernel that cannot run.
@@ -105,19 +112,36 @@ def diagnose_run(
     held = None if held_out is None else _rows(space, held_out, "held_out")
     exact = _exact(model, space)
     starts, origin = _starts(model, space, rows, exact, generator)
-    leak, notes = _leak(exact, rows, held, moves, generator)
+    leak, notes = _leak(exact, rows, held, moves, generator, draws)
     looked_at = rows if rows is not None else starts if len(starts) else space.uniform(ROWS, generator)
-    agreement = measure_consistency(model, _some(looked_at, ROWS, generator), generator)
-    chains = None
-    if len(starts) < 2:
+    agreement = measure_consistency(model, _some(looked_at, looks, generator), generator)
+    mixing = None
+    if kept == 0:
+        notes = (*notes, "Mixing was not looked at: no chains were asked for.")
+    elif len(starts) < 2:
         notes = (*notes, "Mixing was not looked at: no start of positive probability was found.")
     else:
-        chains = measure_mixing(model, starts, generator, start=origin, kernel=kernel, exact=exact, progress=progress)
-    return RunHealth(agreement, leak, chains, notes)
+        mixing = measure_mixing(
+            model,
+            starts,
+            generator,
+            start=origin,
+            kernel=kernel,
+            exact=exact,
+            progress=progress,
+            kept=kept,
+            thin=thin,
+        )
+    return RunHealth(agreement, leak, mixing, notes)
 
 
 def _leak(
-    exact: Samplable | None, rows: Tensor | None, held: Tensor | None, moves: Neighborhood, generator: torch.Generator
+    exact: Samplable | None,
+    rows: Tensor | None,
+    held: Tensor | None,
+    moves: Neighborhood,
+    generator: torch.Generator,
+    draws: int,
 ) -> tuple[MassLeak | None, tuple[str, ...]]:
     """The leak, or why it is not known."""
     if rows is None or len(rows) < 2:
@@ -127,7 +151,7 @@ def _leak(
     if held is None:
         order = torch.randperm(len(rows), generator=generator, device=generator.device).to(rows.device)
         rows, held = rows[order[len(rows) // 2 :]], rows[order[: len(rows) // 2]]
-    return mass_leak(exact, rows, held, moves, generator), ()
+    return mass_leak(exact, rows, held, moves, generator, draws), ()
 
 
 def _starts(

@@ -22,6 +22,7 @@ HeldOut = Integer[Tensor, "held sites"]
 
 CHUNK = 2**22
 """How many numbers (rows × slots × sites) are handled at a time."""
+DRAWS = 2000
 CLEAR = 4.0
 """Standard errors from which an excess is no accident."""
 EXCESS = 0.02
@@ -85,7 +86,7 @@ def mass_leak(
     held_out: HeldOut,
     neighborhood: Neighborhood,
     generator: torch.Generator,
-    draws: int = 2000,
+    draws: int = DRAWS,
 ) -> MassLeak:
     """How much of a model lies neither on known rows nor one move away, beside the same share of held-out rows.
 

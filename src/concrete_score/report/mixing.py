@@ -14,8 +14,8 @@ from concrete_score.samplers.diagnostics import MIN_ACCEPTANCE, MIN_ESS
 from concrete_score.samplers.run import Progress
 from concrete_score.shapes import States
 
-KEPT, BURN_IN = 250, 50
-"""Draws kept of a chain and thrown away before, in units of ``thin`` steps."""
+KEPT, BURN_IN = 250, 5
+"""Draws kept of a chain; before them a fifth as many are thrown away."""
 MAX_THIN = 20
 """Steps between draws: as many as there are sites, and no more than this."""
 MAX_R_HAT = 1.03
@@ -93,6 +93,8 @@ def measure_mixing(
     kernel: str | None = None,
     exact: Samplable | None = None,
     progress: Progress | None = None,
+    kept: int = KEPT,
+    thin: int | None = None,
 ) -> Mixing:
     """Run chains from ``starts`` ``(C, D)`` and say how they went.
 
@@ -104,6 +106,8 @@ def measure_mixing(
         kernel: a registered name; by default the first of `gibbs`, `informed` and `mh` that runs on the model.
         exact: draws exact samples of the model; their log-density is compared.
         progress: told after every step.
+        kept: draws of each chain.
+        thin: steps between them; as many as there are sites, up to 20, by default.
 
     >>> from concrete_score.targets import Ising
     >>> model, g = Ising((2, 2), 0.2), torch.Generator().manual_seed(0)
@@ -111,12 +115,12 @@ def measure_mixing(
     "Chains mix: 32 chains of 'gibbs' from da"
     """
     name = kernel or default_kernel(model)
-    thin = min(MAX_THIN, starts.shape[-1])
+    thin = thin or min(MAX_THIN, starts.shape[-1])
     samples = run(
         named_kernel(name, model),
         starts,
-        steps=KEPT * thin,
-        burn_in=BURN_IN * thin,
+        steps=kept * thin,
+        burn_in=kept // BURN_IN * thin,
         thin=thin,
         generator=generator,
         statistics={"the mean value": mean_value},

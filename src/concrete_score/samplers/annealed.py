@@ -311,3 +311,5 @@ annealed_heat_bath = partial(Annealed, kernel=HeatBath, steps=20)
 """A fifth of the sites at once; unadjusted."""
 reverse_chain = partial(Annealed, kernel=None, steps=1, descent="reverse")
 """One draw of every site a level, from the strongest noise to none; unadjusted, one pass a level."""
+corrected_chain = partial(Annealed, kernel=HeatBath, steps=3, descent="reverse", renoise_every=1)
+"""The reverse chain with three steps of many sites at each level, clamped sites corrupted before each; unadjusted."""

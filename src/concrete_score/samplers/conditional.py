@@ -55,6 +55,7 @@ class Conditioner:
         sampler: a registered kernel instead: ``exact`` enumerates, ``ancestral`` takes the model's own draws, any other
             runs chains.
         subject: what a row is called in warnings.
+        method: the one to use instead of any, such as `FromNoise`.
 
     Raises:
         InputError: the sampler cannot run on this model, or no method serves it.
@@ -72,6 +73,7 @@ class Conditioner:
     limit: int | None = None
     sampler: str | None = None
     subject: Callable[[int], str] = lambda row: f"row {row}"
+    method: Method | None = None
 
     def __post_init__(self) -> None:
         self._methods  # noqa: B018 - built, and thereby checked, at once
@@ -121,7 +123,7 @@ class Conditioner:
         tally = _Tally(self.subject)
         for method, part in self._shares(known, ("closed_form", "enumeration", "order")):
             for spread in _located(method.cells(rows[part], known[part], generator), part):
-                tally.note(method, part[spread.rows], spread.quality, ())
+                tally.note(method, part[spread.rows], spread.quality, spread.warnings)
                 cells = spread.cells
                 yield Found(Cells(part[cells.row], cells.site, cells.log_probs), tally.method)
                 if progress is not None:
@@ -158,6 +160,8 @@ class Conditioner:
 
     @cached_property
     def _methods(self) -> tuple[Method, ...]:
+        if self.method is not None:
+            return (self.method,)
         if self.sampler is None:
             return self._by_default()
         named = {"exact": self._exact, "ancestral": self._own}

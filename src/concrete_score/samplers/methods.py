@@ -50,6 +50,7 @@ class Spread(NamedTuple):
     rows: Tensor
     cells: Cells
     quality: Tensor | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @runtime_checkable

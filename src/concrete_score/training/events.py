@@ -1,6 +1,8 @@
 """What a training tells its caller as it goes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from torch import nn
 
 from concrete_score.training.state import Snapshot
 
@@ -23,6 +25,8 @@ class Validated:
     value: float
     best_step: int
     best: float
+    judged: nn.Module | None = field(default=None, repr=False, compare=False)
+    """What was judged: the average where there is one. It changes with the next step."""
 
 
 @dataclass(frozen=True)

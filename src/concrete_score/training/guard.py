@@ -11,6 +11,8 @@ from typing import Any
 
 EXPLOSION = 1e3
 """A loss this many times its typical size has exploded."""
+BOTTOMLESS = 1e12
+"""A loss this many times its first size has no bound: the draws ask at most for about as many as there are of them."""
 _MEMORY = 0.9
 
 ADVICE = (
@@ -52,14 +54,20 @@ class Guard:
     """How often training went back."""
     last: str = ""
     """Why it last did."""
+    first: float | None = None
+    """The loss's size at the first look."""
 
     def see_loss(self, loss: float) -> tuple["Guard", Verdict]:
         """The mean loss since the last look."""
         if not isfinite(loss):
             return self, Verdict("the loss is not a number" if loss != loss else "the loss is infinite")
         size = abs(loss)
+        first = size if self.first is None else self.first
+        # A fall too even for a jump: Adam's moments would overflow and freeze the weights while every number is finite.
+        if size > BOTTOMLESS * max(first, 1.0):
+            return self, Verdict(f"the loss went to {loss:.3g} without end, from ±{first:.3g} at first")
         if self.typical is None:
-            return replace(self, typical=size), Verdict()
+            return replace(self, typical=size, first=first), Verdict()
         if size > EXPLOSION * max(self.typical, 1.0):
             return self, Verdict(f"the loss jumped to {loss:.3g}, from about ±{self.typical:.3g}")
         return replace(self, typical=_MEMORY * self.typical + (1 - _MEMORY) * size), Verdict()

@@ -223,7 +223,7 @@ class _Loop:
         if verdict.fine and (before is None or value > before):
             now.keep_best()
         best = now.guard.best
-        yield Validated(now.step, value, now.best_step, value if best is None else best)
+        yield Validated(now.step, value, now.best_step, value if best is None else best, now.judged)
         return verdict
 
     def _ending(self) -> str:

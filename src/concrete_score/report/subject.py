@@ -1,0 +1,191 @@
+"""What a report is about: a run, its model, the rows it learned from and those it did not see."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from concrete_score.baselines.counts import check_states
+from concrete_score.data import TableCodec
+from concrete_score.errors import InputError
+from concrete_score.fitted import RECOVERED, Drawn, Fitted
+from concrete_score.likelihood import exact_sampler
+from concrete_score.neighborhoods import hamming
+from concrete_score.protocols import DensityModel, NoiseConditional, Samplable
+from concrete_score.randomness import generator
+from concrete_score.report.chains import draw_by_chains
+from concrete_score.report.effort import Effort
+from concrete_score.report.health import RunHealth, diagnose_run
+from concrete_score.runs import Run
+from concrete_score.samplers.completions import COMPLETIONS
+from concrete_score.spaces import Space
+
+if TYPE_CHECKING:
+    from concrete_score.report.comparison import Comparison
+
+DRAWS = 10_000
+"""Rows drawn of the model."""
+CELLS = 2**24
+"""Cells of the rows that are looked at: more rows than this allows are drawn from."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What cannot be had, and why, in one sentence."""
+
+    why: str
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A run with its rows, and what several sections need of it, each found once.
+
+    Args:
+        run: with its best model.
+        fitted: that model, in double precision.
+        train: the rows it learned from ``(N, D)``, in integers however narrow.
+        held_out: rows it did not learn from ``(M, D)``; None or none where all were learned from.
+    """
+
+    run: Run
+    fitted: Fitted
+    train: Tensor
+    held_out: Tensor | None = None
+
+    @classmethod
+    def of(
+        cls, run: Run, train: Tensor, held_out: Tensor | None = None, device: str | torch.device = "cpu"
+    ) -> "Subject":
+        """The subject of a run on disk.
+
+        Raises:
+            InputError: the run has no model yet, or rows of another space.
+        """
+        model = run.model().double().to(device)
+        held = None if held_out is None or not len(held_out) else check_states(held_out.to(device), run.space)
+        return cls(run, Fitted(model, run.space), check_states(train.to(device), run.space), held)
+
+    @property
+    def space(self) -> Space:
+        """Of the rows."""
+        return self.fitted.space
+
+    @property
+    def model(self) -> Any:
+        """The density, or the score model at its weakest noise."""
+        model = self.fitted.model
+        return model.at(0) if isinstance(model, NoiseConditional) and not isinstance(model, DensityModel) else model
+
+    @property
+    def is_density(self) -> bool:
+        """Whether the model gives a density, normalized or not."""
+        return isinstance(self.model, DensityModel)
+
+    @property
+    def small(self) -> bool:
+        """Whether its states can be enumerated in a moment."""
+        return self.space.num_states <= (COMPLETIONS if self.is_density else RECOVERED)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns."""
+        codec = self.run.codec
+        return codec.names if isinstance(codec, TableCodec) else tuple(f"site {d}" for d in range(self.space.num_sites))
+
+    def label(self, site: int, value: int) -> str:
+        """A cell's value in the words of the table."""
+        codec = self.run.codec
+        return codec.sites[site].labels[value] if isinstance(codec, TableCodec) else str(value)
+
+    @property
+    def judged(self) -> Tensor:
+        """The rows the model is judged by: held-out ones, or those it learned where there are none."""
+        return self.train if self.held_out is None else self.held_out
+
+    @property
+    def judged_words(self) -> str:
+        """What they are called."""
+        return "training rows (none were held out)" if self.held_out is None else "held-out rows"
+
+    @cached_property
+    def effort(self) -> Effort:
+        """How much may be asked of this model."""
+        return Effort.of(self.model)
+
+    def generator(self, stream: str) -> torch.Generator:
+        """The randomness of one part of the report, the same whatever other parts there are."""
+        return generator(self.run.settings.seed, f"report {stream}", device=self.train.device)
+
+    def some(self, rows: Tensor, most: int, stream: str) -> Tensor:
+        """At most so many rows as states, drawn at random where there are more."""
+        most = max(1, min(most, CELLS // rows.shape[-1]))
+        if len(rows) > most:
+            gen = self.generator(f"some {stream}")
+            rows = rows[torch.randperm(len(rows), generator=gen, device=gen.device)[:most].sort().values]
+        return rows.long()
+
+    @cached_property
+    def sampler(self) -> Samplable | None:
+        """What draws exact samples, as far as that is not `Fitted`'s to find."""
+        return exact_sampler(self.fitted.model)
+
+    @cached_property
+    def comparison(self) -> "Comparison":
+        """The likelihood of the judged rows, beside that of simpler models."""
+        from concrete_score.report.comparison import compare
+
+        return compare(self)
+
+    @cached_property
+    def draws(self) -> Drawn | Missing:
+        """Rows drawn of the model: exact where that can be had at once, else by chains that are kept short."""
+        gen = self.generator("sampled rows")
+        try:
+            if self.sampler is not None or self.small:
+                sweep = self.space.num_sites if self.sampler is not None else 1
+                return self.fitted.sample(self.effort.within(3.0, 200, DRAWS, each=max(1, sweep // 16)), gen)
+            return draw_by_chains(self.model, self.space, self.effort, gen)
+        except InputError as refusal:
+            return Missing(f"The model could not be drawn from: {refusal}.")
+
+    @cached_property
+    def health(self) -> RunHealth | Missing:
+        """Contradictions, leak and mixing, in a bounded time; `csm diagnose` takes longer and sees more."""
+        slots = max(1, hamming(self.space).num_slots)
+        states = max(200, min(2000, 5 * 10**6 // slots))
+        held = None if self.held_out is None else self.some(self.held_out, 2 * states, "health")
+        known = (
+            self.some(self.train, len(self.train), "known")
+            if held is not None
+            else self.some(self.train, 4 * states, "known")
+        )
+        # Where there are exact draws, little depends on chains.
+        exact = self.sampler is not None or self.small
+        kept, thin = self.effort.chain_length(2.0 if exact else 4.0, self.space, 32)
+        looks = self.effort.within(1.5, 8, 256, each=4 * self.space.num_sites)
+        try:
+            return diagnose_run(
+                self.fitted.model,
+                known,
+                None,
+                self.generator("health"),
+                held_out=held,
+                looks=looks,
+                draws=states,
+                kept=kept,
+                thin=thin,
+            )
+        except InputError as refusal:
+            return Missing(f"The model's health could not be looked at: {refusal}.")
+
+
+def most_telling(worth: Sequence[float], most: int) -> list[int]:
+    """The places of the largest numbers, in the order of places.
+
+    >>> most_telling([0.1, 0.5, 0.2], 2)
+    [1, 2]
+    """
+    return sorted(sorted(range(len(worth)), key=lambda place: (-worth[place], place))[:most])

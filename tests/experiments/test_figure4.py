@@ -1,0 +1,259 @@
+"""Figure 4 at a size of seconds: every unit runs, training goes on where it stopped, and every check can fail."""
+
+import json
+from copy import deepcopy
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from concrete_score.experiments import figure4, figure4_cells, figure4_learning
+from concrete_score.experiments.figure4_cells import SAMPLERS, Size, best_of, packed, starts, unpacked
+from concrete_score.experiments.figure4_data import Shelf, pictures
+from concrete_score.experiments.figure4_judging import FEW, Judge, classifier_of
+from concrete_score.experiments.figure4_learning import Lesson, Levels, latest, learn, learned
+from concrete_score.experiments.figure4_painting import log_losses, lower_half, painted
+from concrete_score.experiments.result import Settings
+from concrete_score.models.ideal import IdealDenoiser
+from concrete_score.neighborhoods import hamming
+from concrete_score.noise import SIGMAS, flip_probability
+from concrete_score.randomness import generator
+from concrete_score.spaces import Space
+
+TINY = Size(
+    lesson=Lesson(
+        dataset="digits",
+        width=8,
+        levels=Levels(8),
+        training={"steps": 12, "batch_size": 32, "lr": 1e-2, "average": 0.5, "valid_every": 6},
+        valid_rows=32,
+    ),
+    samples=140,
+    reference=300,
+    resamples=3,
+    classifier_steps=30,
+    mixture={"components": 3, "steps": 3},
+    made={"hidden": 64, "blocks": 1},
+    made_training={"steps": 10, "valid_every": 5},
+    mh_steps=2,
+    informed_steps=2,
+    bound_rows=16,
+    painted=12,
+    painted_at_once=6,
+    painted_levels=8,
+    draws=3,
+)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    folder = tmp_path_factory.getbasetemp() / "figure4-cache"
+    monkeypatch.setenv("CONCRETE_SCORE_CACHE", str(folder))
+    monkeypatch.setattr(figure4_cells, "QUICK", TINY)
+    return folder
+
+
+@pytest.fixture
+def store(tmp_path_factory):
+    return tmp_path_factory.getbasetemp() / "figure4-results"
+
+
+def test_every_unit_runs_and_is_not_done_again(store, own_cache, monkeypatch):
+    settings = Settings(quick=True, store=store)
+    found = figure4.run(settings)
+    assert len(found.checks) == 8
+    assert set(found.pictures) == {"figure4", "figure4-quality", "figure4-trajectory", "figure4-painting"}
+    assert all(data.startswith(b"\x89PNG") for data in found.pictures.values())
+    assert all(how.title in found.text for how in SAMPLERS.values())
+    json.dumps(dict(found.ours))
+    assert "grid" not in json.dumps(dict(found.ours))
+    assert list(own_cache.rglob("unet.safetensors"))
+    assert not list(store.rglob("*.safetensors"))
+
+    def refuse(*_, **__):
+        raise AssertionError("done again")
+
+    for name in ("train", "unet"):
+        monkeypatch.setattr(figure4_learning, name, refuse)
+    monkeypatch.setattr(Judge, "__call__", refuse)
+    again = figure4.run(settings)
+    assert again.checks == found.checks
+    assert again.text == found.text
+
+
+def test_samplers_count_their_passes(store):
+    """One pass a level for the reverse chain; one a step, and one to begin each level, for Metropolis-Hastings."""
+    settings = Settings(quick=True, store=store)
+    found = figure4.run(settings).ours
+    assert found["reverse_8"]["passes"] == 8
+    assert found["paper"]["passes"] == 7 * (TINY.mh_steps + 1)
+    assert found["paper"]["notes"] == []
+    assert found["reverse_8"]["notes"] != []
+    assert found["paper"]["samples"] == FEW
+    assert found["paper"]["frechet"] is None
+
+
+def test_training_goes_on_where_it_stopped():
+    base = TINY.lesson.training
+    whole = replace(TINY.lesson, seed=5, training={**base, "checkpoint_seconds": 1e-6})
+    learn(whole)
+    straight = learned(whole).state_dict()
+    for path in whole.shelf().folder.iterdir():
+        path.unlink()
+
+    def stop(line):
+        if "step 6" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        learn(whole, stop)
+    assert not whole.shelf().path("unet").exists()
+    assert 0 < latest(whole)[0] < 12
+    told = learn(whole)
+    assert told["steps"] == 12
+    assert [step for step, _ in told["curve"]] == [0, 6, 12]
+    for name, value in learned(whole).state_dict().items():
+        assert value.equal(straight[name]), name
+
+
+def test_another_lesson_lies_elsewhere():
+    assert TINY.lesson.shelf().folder != replace(TINY.lesson, width=12).shelf().folder
+
+
+def test_a_file_of_another_shelf_is_refused(tmp_path):
+    one, other = Shelf({"a": 1}), Shelf({"a": 2})
+    one.put("x", {"t": torch.ones(2)})
+    other.folder.mkdir(parents=True, exist_ok=True)
+    other.path("x").write_bytes(one.path("x").read_bytes())
+    with pytest.raises(ValueError, match="another run"):
+        other.get("x")
+
+
+def test_the_papers_levels_are_among_ours():
+    levels = Levels(16)
+    noise = levels.noise(Space.bits(4))
+    flips = [noise.site_log_prob(level, 0).exp()[0, 1].item() for level in range(noise.num_levels)]
+    assert flips == sorted(flips)
+    assert [flips[level] for level in levels.paper] == pytest.approx([flip_probability(s) for s in SIGMAS], rel=1e-12)
+    assert len(levels.even(16)) == 16
+    assert not set(levels.even(16)) & set(levels.paper)
+    even = [levels.log_snr(level) for level in levels.even(16)]
+    assert even == pytest.approx([5 - 14 * i / 15 for i in range(16)], rel=1e-9)
+    assert levels.even(2) == (levels.even(16)[0], levels.even(16)[-1])
+    for low in range(1, noise.num_levels):
+        noise.step_log_prob(low - 1, low)
+
+
+@given(st.integers(1, 5), st.integers(1, 20), st.integers(0, 100))
+def test_packing_is_undone(rows, sites, seed):
+    states = Space.bits(sites).uniform(rows, generator(seed))
+    assert unpacked(packed(states), sites).equal(states)
+
+
+def test_the_first_chains_start_alike():
+    model = TINY.lesson.model()
+    few, many = starts(model, FEW, 3), starts(model, FEW + 20, 3)
+    assert len(many) == FEW + 20
+    assert many[:FEW].equal(few)
+    assert not starts(model, FEW, 4).equal(few)
+
+
+def test_marginals_of_independent_pixels_are_exact():
+    """Where hidden pixels depend on nothing, corrupting what was observed costs nothing: E P(x_d | x̃) = P(x_d)."""
+    space, shape = Space.bits(6), (2, 3)
+    chance = torch.tensor([0.5, 0.2, 0.9, 0.7, 0.1, 0.4], dtype=torch.float64)
+    states = space.enumerate()
+    pmf = torch.where(states == 1, chance, 1 - chance).prod(-1)
+    size = replace(
+        TINY, lesson=replace(TINY.lesson, levels=Levels(12)), draws=4_000, painted_levels=12, painted_steps=2
+    )
+    ideal = IdealDenoiser.of(pmf, size.lesson.levels.noise(space), hamming(space))
+    rows = torch.tensor([[1, 0, 1, 0, 0, 0], [0, 1, 0, 1, 1, 1]])
+    hidden = lower_half(shape)
+    log_probs, draws, _ = painted(ideal, rows, hidden, size, generator(0))
+    assert log_probs.exp().sum(-1).allclose(torch.ones(2, 6, dtype=torch.float64))
+    assert draws[:, :, ~hidden].equal(rows[:, ~hidden].expand(4_000, -1, -1))
+    error = 5 * (chance[hidden] * (1 - chance[hidden]) / 4_000).sqrt()  # the head's probabilities vary less than bits
+    assert ((log_probs[:, hidden, 1].exp() - chance[hidden]).abs() < error).all()
+    seen = draws[:, 0, hidden].double().mean(0)
+    assert ((seen - chance[hidden]).abs() < error).all()
+
+
+def test_log_losses_are_of_hidden_pixels_alone():
+    log_probs = torch.tensor([[[0.9, 0.1], [0.5, 0.5], [0.25, 0.75], [0.5, 0.5]]], dtype=torch.float64).log()
+    rows = torch.tensor([[1, 1, 0, 1]])
+    expected = (torch.log(torch.tensor(4.0)) + torch.log(torch.tensor(2.0))) / 2
+    assert log_losses(log_probs, rows, lower_half((2, 2))).item() == pytest.approx(expected.item())
+
+
+def test_the_judge_tells_copies_and_noise_from_pictures():
+    data = pictures("digits")
+    classifier = classifier_of(data, Shelf({"judge": 1}), 150, 0)
+    judge = Judge(data, classifier, 600, 200, resamples=10)
+    fresh, copies = judge(data.test[:200].long()), judge(data.train[:200].long())
+    noise = judge(data.space.uniform(200, generator(0)))
+    assert fresh["memorization"]["passed"]
+    assert not copies["memorization"]["passed"]
+    assert copies["memorization"]["copies"] == 1
+    assert noise["frechet"] > 5 * fresh["frechet"]
+    assert noise["confidence"] < fresh["confidence"]
+    assert fresh["frechet_few"] > 0
+
+
+def _sound():
+    near = {"near": 0.01, "near_stderr": 0.001, "fresh_near": 0.01}
+    plain = {"frechet": 30.0, "frechet_few": 40.0, "shares": [0.1] * 10, "memorization": near}
+    found = {name: dict(plain) for name in (*figure4.BASELINES, *SAMPLERS)}
+    found["independent"]["frechet"] = 100.0
+    for name, how in SAMPLERS.items():
+        found[name] |= {"passes": 50, "frechet": 10.0 if how.many else None, "frechet_few": 20.0}
+    found["paper"] |= {"passes": 5_000, "frechet_few": 25.0}
+    return found, {"difference": -0.01}
+
+
+def test_sound_findings_pass():
+    found, painting = _sound()
+    assert all(check.ok for check in figure4.checks_of(found, painting))
+
+
+@pytest.mark.parametrize(
+    ("number", "spoil"),
+    [
+        (0, lambda found, painting: found["made"].update(frechet=9.0)),
+        (1, lambda found, painting: found["mixture"].update(frechet=9.0)),
+        (2, lambda found, painting: found["independent"].update(frechet=29.0)),
+        (3, lambda found, painting: found["heat_bath"].update(frechet=9.0, shares=[0.03, *[0.97 / 9] * 9])),
+        (4, lambda found, painting: found["heat_bath"].update(frechet=9.0, shares=[0.19, *[0.09] * 9])),
+        (
+            5,
+            lambda found, painting: found["heat_bath"].update(
+                frechet=9.0, memorization={"near": 0.04, "near_stderr": 0.001, "fresh_near": 0.01}
+            ),
+        ),
+        (6, lambda found, painting: found["paper"].update(frechet_few=15.0)),
+        (6, lambda found, painting: found["paper"].update(passes=499)),
+        (7, lambda found, painting: painting.update(difference=0.001)),
+    ],
+)
+def test_each_check_fails_on_its_own_number(number, spoil):
+    found, painting = deepcopy(_sound())
+    spoil(found, painting)
+    checks = figure4.checks_of(found, painting)
+    assert [i for i, check in enumerate(checks) if not check.ok] == [number]
+
+
+def test_the_best_sampler_is_one_of_ours_with_many_samples():
+    found, _ = _sound()
+    found["informed"]["frechet_few"] = 0.0
+    found["reverse_16"]["frechet"] = 1.0
+    assert best_of(found) == "reverse_16"
+
+
+def test_painted_pictures_are_joined():
+    parts = [{"ours": [0.1, 0.2], "mixture": [0.2, 0.2], "passes": 7}, {"ours": [0.3], "mixture": [0.5], "passes": 7}]
+    told = figure4.joined(parts)
+    assert told["pictures"] == 3
+    assert told["difference"] == pytest.approx(-0.1)
+    assert told["difference_stderr"] == pytest.approx(0.1 / 3**0.5)
