@@ -15,6 +15,7 @@ from concrete_score.experiments.figure4_data import Shelf, pictures
 from concrete_score.experiments.figure4_judging import FEW, Judge, classifier_of
 from concrete_score.experiments.figure4_learning import Lesson, Levels, latest, learn, learned
 from concrete_score.experiments.figure4_painting import log_losses, lower_half, painted
+from concrete_score.experiments.figure4_text import _reached
 from concrete_score.experiments.result import Settings
 from concrete_score.models.ideal import IdealDenoiser
 from concrete_score.neighborhoods import hamming
@@ -60,6 +61,7 @@ def store(tmp_path_factory):
     return tmp_path_factory.getbasetemp() / "figure4-results"
 
 
+@pytest.mark.slow
 def test_every_unit_runs_and_is_not_done_again(store, own_cache, monkeypatch):
     settings = Settings(quick=True, store=store)
     found = figure4.run(settings)
@@ -83,6 +85,7 @@ def test_every_unit_runs_and_is_not_done_again(store, own_cache, monkeypatch):
     assert again.text == found.text
 
 
+@pytest.mark.slow
 def test_samplers_count_their_passes(store):
     """One pass a level for the reverse chain; one a step, and one to begin each level, for Metropolis-Hastings."""
     settings = Settings(quick=True, store=store)
@@ -167,15 +170,15 @@ def test_marginals_of_independent_pixels_are_exact():
     states = space.enumerate()
     pmf = torch.where(states == 1, chance, 1 - chance).prod(-1)
     size = replace(
-        TINY, lesson=replace(TINY.lesson, levels=Levels(12)), draws=4_000, painted_levels=12, painted_steps=2
+        TINY, lesson=replace(TINY.lesson, levels=Levels(12)), draws=2_000, painted_levels=12, painted_steps=2
     )
     ideal = IdealDenoiser.of(pmf, size.lesson.levels.noise(space), hamming(space))
     rows = torch.tensor([[1, 0, 1, 0, 0, 0], [0, 1, 0, 1, 1, 1]])
     hidden = lower_half(shape)
     log_probs, draws, _ = painted(ideal, rows, hidden, size, generator(0))
     assert log_probs.exp().sum(-1).allclose(torch.ones(2, 6, dtype=torch.float64))
-    assert draws[:, :, ~hidden].equal(rows[:, ~hidden].expand(4_000, -1, -1))
-    error = 5 * (chance[hidden] * (1 - chance[hidden]) / 4_000).sqrt()  # the head's probabilities vary less than bits
+    assert draws[:, :, ~hidden].equal(rows[:, ~hidden].expand(2_000, -1, -1))
+    error = 5 * (chance[hidden] * (1 - chance[hidden]) / 2_000).sqrt()  # the head's probabilities vary less than bits
     assert ((log_probs[:, hidden, 1].exp() - chance[hidden]).abs() < error).all()
     seen = draws[:, 0, hidden].double().mean(0)
     assert ((seen - chance[hidden]).abs() < error).all()
@@ -249,6 +252,17 @@ def test_the_best_sampler_is_one_of_ours_with_many_samples():
     found["informed"]["frechet_few"] = 0.0
     found["reverse_16"]["frechet"] = 1.0
     assert best_of(found) == "reverse_16"
+
+
+def test_the_text_tells_who_is_as_good_as_the_paper():
+    found, _ = _sound()
+    found["informed"]["frechet_few"] = 26.0
+    found["paper"] |= {"acceptance": [0.9, 0.1], "mean_pixel": 0.16}
+    found["floor"]["mean_pixel"] = 0.12
+    good, bad = _reached(found).split("Not as good: ")
+    assert SAMPLERS["informed"].title in bad
+    assert SAMPLERS["reverse_16"].title in good
+    assert SAMPLERS["reverse_16"].title not in bad
 
 
 def test_painted_pictures_are_joined():

@@ -20,7 +20,7 @@ TINY = replace(figure6.QUICK, steps=100, lr=5e-2, level_steps=5)
 
 @pytest.mark.parametrize("divergence", [divergences.csm, divergences.logistic], ids=lambda d: d.name)
 @pytest.mark.parametrize("name", ["permuted", "complete"])
-def test_csm_of_the_noisy_distribution_is_denoising_csm_up_to_a_constant(divergence, name):
+def test_integrating_the_noise_out_changes_a_constant_only(divergence, name):
     space = Space((5,))
     around, noise = neighborhood(name, space), categorical(space, (0.8,))
     pmf = torch.tensor([0.5, 0.0, 0.2, 0.3, 0.0], dtype=torch.float64)

@@ -6,7 +6,7 @@ import pytest
 
 from concrete_score.errors import InputError
 from concrete_score.experiments.result import Settings
-from concrete_score.experiments.units import Unit, complete, stored
+from concrete_score.experiments.units import Unit, complete, spent, stored
 
 
 def square(settings, number, log):
@@ -31,6 +31,18 @@ def test_what_is_stored_is_not_done_again(tmp_path, jobs):
     assert sorted(log.read_text().split()) == ["1", "2", "3", "5"]
     assert {name: again[name] for name in first} == first
     assert stored(units(log, 7, 5), settings) == {"square-5": again["square-5"]}
+
+
+def test_time_spent_before_is_not_forgotten(tmp_path):
+    log, settings = tmp_path / "log", Settings(store=tmp_path)
+    assert spent(settings) == spent(Settings()) == 0
+    complete(units(log, 3, 1), settings)
+    for number, seconds in ((3, 40.0), (1, 2.5)):
+        path = tmp_path / "units" / "seed-0" / f"square-{number}.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "seconds": seconds}))
+    complete(units(log, 3, 1), settings)
+    assert spent(settings) == 42.5
+    assert spent(Settings(seed=1, store=tmp_path)) == 0
 
 
 def test_an_interrupted_experiment_keeps_what_was_done(tmp_path):

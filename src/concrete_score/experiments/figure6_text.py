@@ -66,17 +66,17 @@ comparably, as the paper saw in one of its cases, where nothing is empty and the
 """
 
 _NOISY = """
-The same softmax logits, from the random start that failed everywhere above, learn the noisy distribution of one level
-after the other, w = .2, .4, .6, .8, .95, .99 (*annealed*), each starting where the last ended; or as many steps at
-w = .99 alone. The model at the last level is judged as it is, with the price of the noise still in it (*of which
-noise*: the exact noisy distribution's own distance). Inverting the known noise exactly gives the clean distribution;
-what falls below zero is set to zero, so it is judged by total variation.
+The same softmax logits, from the random start that with as few draws failed everywhere, learn the noisy distribution of
+one level after the other, w = .2, .4, .6, .8, .95, .99 (*annealed*), each starting where the last ended; or as many
+steps at w = .99 alone. The model at the last level is judged as it is, with the price of the noise still in it (*of
+which noise*: the exact noisy distribution's own distance). Inverting the known noise exactly gives the clean
+distribution; what falls below zero is set to zero, so it is judged by total variation.
 
 Annealing mends all that failed, as the paper hoped: under noise no category is empty and the objective is bounded;
 strong noise fills the desert, so the plateaus are compared through it whatever the start; and each weaker noise has
-only to sharpen what the last one taught. What is left above the price of the last noise is the draws' own error. The
-lowest noise alone does not do it with `f = r²`, which still weighs the way down into the desert with the square of its
-ratio; with the logistic `f`, whose weight there falls with the ratio alone, it comes close.
+only to sharpen what the last one taught. What is left above the price of the last noise is the draws' own error. On a
+cycle the lowest noise alone does not do it with `f = r²`, which still weighs the way down into the desert with the
+square of its ratio; with the logistic `f`, whose weight there falls with the ratio alone, it does.
 """
 
 

@@ -6,6 +6,7 @@ from time import perf_counter
 
 from concrete_score import __version__
 from concrete_score.experiments.result import Result, Settings, refuse_other_version
+from concrete_score.experiments.units import spent
 from concrete_score.registry import load
 
 
@@ -20,9 +21,11 @@ def reproduce(name: str, settings: Settings, out: str | Path = "results", *, for
     if not force:
         # Before the work, which may take hours.
         refuse_other_version(folder / f"{name}.json", __version__)
-    start = perf_counter()
-    findings = run(replace(settings, store=folder))
-    result = Result(name, _command(name, settings), __version__, settings, perf_counter() - start, findings)
+    start, stored = perf_counter(), replace(settings, store=folder)
+    findings = run(stored)
+    # What was done before an interruption was done all the same.
+    seconds = max(perf_counter() - start, spent(stored))
+    result = Result(name, _command(name, settings), __version__, settings, seconds, findings)
     result.write(folder)
     return result
 

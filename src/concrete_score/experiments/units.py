@@ -57,6 +57,13 @@ def stored(units: Sequence[Unit], settings: Settings) -> dict[str, dict[str, Any
     return {name: value for name, value in found.items() if value is not None}
 
 
+def spent(settings: Settings) -> float:
+    """The seconds that all stored units of this size and seed took, whenever they were done."""
+    folder = _folder(settings)
+    files = [] if folder is None else folder.glob("*.json")
+    return sum((json.loads(path.read_text(encoding="utf-8"))["seconds"] for path in files), start=0.0)
+
+
 def _in_processes(missing: list[Unit], settings: Settings, found: dict[str, dict[str, Any] | None]) -> None:
     alone = replace(settings, say=None)
     pool = ProcessPoolExecutor(settings.jobs, mp_context=get_context("spawn"), initializer=_one_thread)
@@ -97,11 +104,15 @@ def _told(
     return result
 
 
-def _path(unit: Unit, settings: Settings) -> Path | None:
+def _folder(settings: Settings) -> Path | None:
     if settings.store is None:
         return None
-    size = "units-quick" if settings.quick else "units"
-    return Path(settings.store) / size / f"seed-{settings.seed}" / f"{unit.name}.json"
+    return Path(settings.store) / ("units-quick" if settings.quick else "units") / f"seed-{settings.seed}"
+
+
+def _path(unit: Unit, settings: Settings) -> Path | None:
+    folder = _folder(settings)
+    return None if folder is None else folder / f"{unit.name}.json"
 
 
 def _stored(unit: Unit, settings: Settings) -> dict[str, Any] | None:
