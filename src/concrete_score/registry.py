@@ -153,6 +153,9 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "figure3": Entry(
             "experiments.figure3:run", "three toys on 91 × 91 bins, by the baselines, CSM and ours", "5.3, figure 3"
         ),
+        "figure4": Entry(
+            "experiments.figure4:run", "digits from noise, by the paper's sampler and ours", "5.5, figure 4"
+        ),
         "figure5": Entry("experiments.figure5:run", "four neighborhoods where every category is seen", "B.2, figure 5"),
         "figure6": Entry(
             "experiments.figure6:run", "four neighborhoods over a desert, and what noise repairs", "B.2, figure 6"
