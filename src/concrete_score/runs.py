@@ -103,6 +103,7 @@ class Run:
             InputError: the file is damaged, of another run, or not there yet.
         """
         file = self.model_file()
+        self._refuse_sizes_beyond(sum(value.numel() for value in file.tensors.values()))
         model = self.recipe.build(self.space, self.settings).model
         try:
             model.load_state_dict(dict(file.tensors))
@@ -111,6 +112,18 @@ class Run:
                 "the weights of the model in run.json", "others", where=str(self.path / MODEL), fix="fit again"
             ) from None
         return model.requires_grad_(False)
+
+    def _refuse_sizes_beyond(self, weights: int) -> None:
+        """No size of a model exceeds the number of its weights: a stranger's run must not build for hours."""
+        for name, value in self.recipe.model_options.items():
+            sizes = value if isinstance(value, list | tuple) else [value]
+            if any(isinstance(size, int | float) and abs(size) > max(weights, 1) for size in sizes):
+                raise InputError(
+                    f"a model of {weights} weights, as in {MODEL}",
+                    f"{name} = {value!r}"[:60],
+                    where=str(self.path / RUN),
+                    fix="fit again",
+                )
 
     def model_file(self) -> "TensorFile":
         """The best weights, verified."""

@@ -126,6 +126,8 @@ def test_no_run_a_damaged_run_and_one_without_a_model(misused, tmp_path):
     assert "model.safetensors" in misused("sample", str(path), "-n", "5")
     (path / "model.safetensors").unlink()
     assert "--resume" in misused("sample", str(path), "-n", "5")
+    (path / "model.safetensors").mkdir()
+    assert "model.safetensors" in misused("sample", str(path), "-n", "5")
     (path / "run.json").write_text((path / "run.json").read_text().replace("smoke", "choke"))
     assert "damaged" in misused("sample", str(path), "-n", "5")
 
@@ -139,6 +141,7 @@ def test_a_strangers_run_is_refused_in_one_line_whatever_it_says(misused, tmp_pa
         {"config": {**info["config"], "recipe": {**recipe, "model": "os:system"}}},
         {"config": {**info["config"], "recipe": {**recipe, "model_options": {"normalized": [[]], "dtype": 3}}}},
         {"config": {**info["config"], "recipe": {**recipe, "model": "made", "model_options": {"hidden": 10**15}}}},
+        {"config": {**info["config"], "recipe": {**recipe, "model": "made", "model_options": {"blocks": 10**8}}}},
         {"config": {**info["config"], "recipe": []}},
         {"config": 3},
         {"codec": {"kind": "table"}},

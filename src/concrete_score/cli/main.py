@@ -99,7 +99,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     except click.Abort:
         _leave("interrupted", INTERRUPTED)
     except OSError as error:
-        _leave(_explain_os(error), FAILED)
+        # A folder where a file was meant is the caller's mistake; a full disk is not.
+        misplaced = isinstance(error, IsADirectoryError | NotADirectoryError)
+        _leave(_explain_os(error), MISUSED if misplaced else FAILED)
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
             raise
