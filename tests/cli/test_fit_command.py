@@ -89,6 +89,8 @@ def test_named_sets_bring_their_own_held_out_rows(csm, data_dir, tmp_path):
         (("--set", "lr"), "KEY=VALUE"),
         (("--set", "model.hiden=3"), "did you mean 'hidden'"),
         (("--model", "mad"), "did you mean 'made'"),
+        (("--valid", "missing.csv"), "--valid: expected an existing file"),
+        (("--set", "model.blocks=100000000"), "blocks: expected at most 1000"),
         (("--objective", "csmm"), "did you mean 'csm'"),
         (("--edges", "paired"), "no edges"),
         (("--lr", "-1"), "lr"),
@@ -150,7 +152,7 @@ def test_damage_is_refused_on_resume(misused, csm, data, tmp_path):
 def test_an_unwritable_place_is_one_line(csm, data, tmp_path):
     (tmp_path / "file").write_text("in the way")
     code, out, err = csm("fit", data, "--out", str(tmp_path / "file" / "run"), *SMALL)
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert err.count("\n") == 1
 
 

@@ -1,7 +1,8 @@
 """One call of ``csm fit``: its data, its configuration, and the run they belong to."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,7 +74,8 @@ class Material:
         self.facts: dict[str, Any] = {"rows": len(self.states), "sha256": digest(self.states), "valid": None}
         held_out = source.valid or (source.data if kind.brings_held_out(source.data) else None)
         if held_out is not None:
-            data = kind.load(held_out, "valid", source.data_dir, say)
+            with _called("--valid" if source.valid else "DATA"):
+                data = kind.load(held_out, "valid", source.data_dir, say)
             self.valid = self._encode(data, missing, source.unknown, say)
             self.facts["valid"] = {"rows": len(self.valid), "sha256": digest(self.valid)}
 
@@ -216,3 +218,13 @@ def _refuse_other_data(stored: "Run", facts: dict[str, Any], data: str) -> None:
             where=data,
             fix="give the same data, or begin another run",
         )
+
+
+@contextmanager
+def _called(option: str) -> Iterator[None]:
+    """Within it, a complaint about DATA is one about the option that named the data."""
+    try:
+        yield
+    except InputError as error:
+        place = option if error.where == "DATA" else error.where
+        raise InputError(error.expected, error.came, place, error.fix) from None

@@ -33,7 +33,7 @@ COMMANDS = {
     "sample": Entry("concrete_score.cli.sample:sample", "Draw rows or pictures from a run, also given some columns."),
     "evaluate": Entry("concrete_score.cli.evaluate:evaluate", "A table's log-likelihood, exact or between bounds."),
     "explain": Entry("concrete_score.cli.explain:explain", "The single changes that make each row likelier."),
-    "impute": Entry("concrete_score.cli.impute:impute", "Fill blank cells or pixels, by the likeliest value or by draws."),
+    "impute": Entry("concrete_score.cli.impute:impute", "Fill blank cells or pixels, likeliest or drawn."),
     "show": Entry("concrete_score.cli.show:show", "A run's columns, configuration, measurements and files."),
     "diagnose": Entry("concrete_score.cli.diagnose:diagnose", "What a table lets one learn, or how healthy a run is."),
     "data": Entry("concrete_score.cli.data:data", "Named data sets, listed and fetched."),

@@ -114,8 +114,12 @@ def normal_parameter(shape: tuple[int, ...], generator: torch.Generator, dtype: 
     return nn.Parameter(torch.randn(shape, generator=generator, dtype=dtype, device=generator.device))
 
 
-def check_count(value: int, name: str, least: int = 1) -> int:
-    """``value`` if it is a whole number of at least ``least``.
+DEEPEST = 1000
+"""Layers or blocks a network may have: one with a slip of the pen in it would fill the memory before it is trained."""
+
+
+def check_count(value: int, name: str, least: int = 1, most: int | None = None) -> int:
+    """``value`` if it is a whole number of at least ``least``, and at most ``most`` if there is one.
 
     >>> check_count(0, "hidden")
     Traceback (most recent call last):
@@ -123,6 +127,8 @@ def check_count(value: int, name: str, least: int = 1) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InputError(f"a whole number of at least {least}", repr(value), where=name)
+    if most is not None and value > most:
+        raise InputError(f"at most {most}", repr(value), where=name)
     return value
 
 

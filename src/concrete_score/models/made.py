@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from concrete_score.errors import InputError
-from concrete_score.models.layers import Linear, check_count, draw_categories, find_activation
+from concrete_score.models.layers import DEEPEST, Linear, check_count, draw_categories, find_activation
 from concrete_score.models.layout import Layout
 from concrete_score.models.parents import ParentTables, parents_first
 from concrete_score.models.sites import SiteFeatures, SiteTable
@@ -63,7 +63,7 @@ class MADE(nn.Module):
     ) -> None:
         super().__init__()
         check_count(hidden, "hidden")
-        check_count(blocks, "blocks", least=0)
+        check_count(blocks, "blocks", least=0, most=DEEPEST)
         if order_seed is not None and parents is not None:
             raise InputError("parents or an order_seed", "both", where="order_seed", fix="parents decide the order")
         given = None if parents is None else tuple(parents_first(parents, space))

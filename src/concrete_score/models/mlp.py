@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from concrete_score.errors import InputError
-from concrete_score.models.layers import Dense, check_count, normal_parameter
+from concrete_score.models.layers import DEEPEST, Dense, check_count, normal_parameter
 from concrete_score.models.sites import Features
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
@@ -46,7 +46,7 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         check_count(hidden, "hidden")
-        check_count(layers, "layers")
+        check_count(layers, "layers", most=DEEPEST)
         check_count(out_features, "out_features", least=0)
         self.space, self.out_features, self.num_levels = space, out_features, num_levels
         scale = 1 / (space.sizes_tensor(generator.device) - 1).clamp_min(1).to(dtype)

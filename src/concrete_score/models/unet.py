@@ -13,7 +13,7 @@ from concrete_score import registry
 from concrete_score.errors import InputError
 from concrete_score.models.evidence import WithEvidence
 from concrete_score.models.heads import DenoisingHead, Head
-from concrete_score.models.layers import check_count, normal_parameter
+from concrete_score.models.layers import DEEPEST, check_count, normal_parameter
 from concrete_score.models.score import NoiseConditionalNetwork, ScoreNetwork
 from concrete_score.models.sites import Features
 from concrete_score.models.unet_blocks import Attention, Block, ChannelNorm, Condition, Conv, LevelFeatures, Picture
@@ -84,7 +84,9 @@ class UNet(nn.Module):
         self.levels = None if num_levels is None else LevelFeatures(num_levels, features, **build)
         self.read = Conv(self.patch**2 * (1 if self.size == 2 else 1 + self.size), width, 3, **build)
         self.position = normal_parameter((1, width, *self._fine), generator, dtype)
-        self.down = nn.ModuleList(_blocks(w, features, check_count(blocks, "blocks"), build) for w in widths)
+        self.down = nn.ModuleList(
+            _blocks(w, features, check_count(blocks, "blocks", most=DEEPEST), build) for w in widths
+        )
         self.halve = nn.ModuleList(Conv(w, 2 * w, 2, stride=2, **build) for w in widths[:-1])
         self.attention = Attention(widths[-1], **build)
         self.enlarge = nn.ModuleList(Conv(2 * w, 4 * w, 1, **build) for w in widths[:-1])
