@@ -16,6 +16,7 @@ from concrete_score.data.native import as_frame, form_from_json
 from concrete_score.data.options import MISSING, UNKNOWN, TableOptions, check_choice
 from concrete_score.data.refusals import refuse_blanks, refuse_columns
 from concrete_score.data.sites import BLANK, Bins, Categories, Site, site_from_json
+from concrete_score.data.threads import each
 from concrete_score.data.unknown import refuse_unknown
 from concrete_score.errors import InputError, nearest
 from concrete_score.protocols import Encoded
@@ -78,7 +79,7 @@ class TableCodec:
         if options.missing == "refuse":
             counts = {name: meaning.blanks for name, meaning in meanings.items()}
             refuse_blanks(frame, counts, "add --missing drop or --missing category")
-        sites = tuple(_site(name, meaning, options, frame.where) for name, meaning in meanings.items())
+        sites = tuple(each(lambda item: _site(*item, options, frame.where), meanings.items()))
         return cls(sites, frame.form, options.na, frame.named)
 
     @cached_property

@@ -101,11 +101,12 @@ def _columns(
         return None
     if not len(table):
         return None
-    columns, tally = _understood(table, sample, layout.separator)
+    whole = Tally.of_file(view, layout.separator)
+    columns, tally = _understood(table, sample, layout.separator, capitals=whole.capitals > 0)
     tally += Tally((len(table) + layout.header) * (len(first) - 1), 0)
     if layout.header:
         tally += Tally.of_texts(pl.Series(first, dtype=pl.String), np.ones(len(first)), layout.separator)
-    return columns if tally == Tally.of_file(view, layout.separator) else None
+    return columns if tally == whole else None
 
 
 def _sample(view: Buffer, source: str | bytes, layout: Layout, width: int) -> pl.DataFrame:
@@ -136,9 +137,11 @@ def _scan(
     )
 
 
-def _understood(table: pl.DataFrame, sample: pl.DataFrame, separator: str) -> tuple[list[Column | Numbers], Tally]:
+def _understood(
+    table: pl.DataFrame, sample: pl.DataFrame, separator: str, *, capitals: bool
+) -> tuple[list[Column | Numbers], Tally]:
     """The columns, and what their cells hold."""
-    found = each(_counted, zip(table, sample, strict=True))
+    found = each(lambda pair: _counted(*pair, capitals=capitals), zip(table, sample, strict=True))
     tally = sum((count for column, count in found if isinstance(count, Tally)), Tally(0, 0))
     texts = [(column.values, count) for column, count in found if isinstance(column, Column)]
     if texts:
@@ -147,16 +150,15 @@ def _understood(table: pl.DataFrame, sample: pl.DataFrame, separator: str) -> tu
     return [column for column, _ in found], tally
 
 
-def _counted(pair: tuple[pl.Series, pl.Series]) -> tuple[Column, Array] | tuple[Numbers, Tally]:
+def _counted(series: pl.Series, seen: pl.Series, *, capitals: bool) -> tuple[Column, Array] | tuple[Numbers, Tally]:
     """A column, with how often each value occurs; of numbers, what they hold."""
-    series, seen = pair
     if series.dtype == pl.Boolean:
         # Truth values become the words they were read from.
         series = series.cast(pl.UInt8).cat.to(pl.Enum(truth_words(seen.to_list()) or ()))
-    return (_numbers(series) if series.dtype == pl.String else None) or counted_column(series)
+    return (_numbers(series, capitals) if series.dtype == pl.String else None) or counted_column(series)
 
 
-def _numbers(series: pl.Series) -> tuple[Numbers, Tally] | None:
+def _numbers(series: pl.Series, capitals: bool) -> tuple[Numbers, Tally] | None:
     """Text as numbers, if all of it is and not all are whole: 007 is a name, but of fractions nothing is lost."""
     numbers = series.cast(pl.Float64, strict=False)
     known = numbers.drop_nulls() if numbers.null_count() else numbers
@@ -164,7 +166,8 @@ def _numbers(series: pl.Series) -> tuple[Numbers, Tally] | None:
     if len(known) + blank < len(series) or not known.is_finite().all() or not (known != known.floor()).any():
         return None
     # Numbers hold no other capital than that of 1E5.
-    tally = Tally(0, int(series.str.len_bytes().sum()), 0, int(series.str.contains("E", literal=True).sum()))
+    large = int(series.str.contains("E", literal=True).sum()) if capitals else 0
+    tally = Tally(0, int(series.str.len_bytes().sum()), 0, large)
     return Numbers(series.name, numbers.fill_null(float("nan")).to_numpy()), tally
 
 
