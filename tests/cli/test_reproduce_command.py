@@ -57,10 +57,10 @@ def test_unknown_experiment_gets_the_nearest(misused, value):
     assert "did you mean 'made_up'?" in misused("reproduce", "madeup")
 
 
-def test_unwritable_place_is_exit_1_in_one_line(csm, value, tmp_path):
+def test_unwritable_place_is_exit_2_in_one_line(csm, value, tmp_path):
     (tmp_path / "file").write_text("in the way")
     code, out, err = csm("reproduce", "made_up", "--out", str(tmp_path / "file"), "--quiet")
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert err.count("\n") == 1
 
 
