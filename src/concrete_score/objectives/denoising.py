@@ -15,6 +15,7 @@ from torch import Tensor
 from concrete_score.errors import InputError
 from concrete_score.neighborhoods import check_same_space
 from concrete_score.objectives.divergences import Bregman
+from concrete_score.objectives.levels import chosen_levels
 from concrete_score.protocols import DensityModel, Neighborhood, Noise, NoiseConditional, is_raw
 from concrete_score.scores import log_ratios
 from concrete_score.shapes import PerState, PerStateTable, States
@@ -64,14 +65,12 @@ class Denoising:
 
     def __post_init__(self) -> None:
         check_same_space(self.noise.space, self.neighborhood.space, "noise and neighborhood")
-        bad = [level for level in self.chosen_levels if not 0 <= level < self.noise.num_levels]
-        if bad or not self.chosen_levels:
-            raise InputError(f"levels from 0 to {self.noise.num_levels - 1}", str(list(bad)), where="levels")
+        chosen_levels(self.noise, self.levels)
 
     @property
     def chosen_levels(self) -> tuple[int, ...]:
         """The levels rows are corrupted at."""
-        return tuple(range(self.noise.num_levels)) if self.levels is None else self.levels
+        return chosen_levels(self.noise, self.levels)
 
     def check(self, model: Any) -> None:
         """Refuse a model of one level where several are drawn, or one whose slots mean other moves."""

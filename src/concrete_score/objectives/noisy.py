@@ -16,6 +16,7 @@ from concrete_score.neighborhoods import check_same_space, hamming
 from concrete_score.noise import FactorizedNoise
 from concrete_score.objectives.bregman import BregmanObjective
 from concrete_score.objectives.edges import Edges
+from concrete_score.objectives.levels import chosen_levels
 from concrete_score.protocols import Neighborhood, NoiseConditional
 from concrete_score.shapes import PerState, PerStateTable, States
 from concrete_score.spaces import Space
@@ -60,14 +61,12 @@ class Noisy:
 
     def __post_init__(self) -> None:
         check_same_space(self.noise.space, self.objective.edges.space, "noise and edges")
-        bad = [level for level in self.chosen_levels if not 0 <= level < self.noise.num_levels]
-        if bad or not self.chosen_levels:
-            raise InputError(f"levels from 0 to {self.noise.num_levels - 1}", str(list(bad)), where="levels")
+        chosen_levels(self.noise, self.levels)
 
     @property
     def chosen_levels(self) -> tuple[int, ...]:
         """The levels rows are corrupted at."""
-        return tuple(range(self.noise.num_levels)) if self.levels is None else self.levels
+        return chosen_levels(self.noise, self.levels)
 
     def check(self, model: Any) -> None:
         """Refuse a model without levels, and what the objective refuses at each."""
