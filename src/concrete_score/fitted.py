@@ -1,8 +1,7 @@
 """A fitted model and the questions one asks of it: what the commands and the estimator share."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -11,39 +10,27 @@ from torch import Tensor
 
 from concrete_score.baselines.conditionals import check_query
 from concrete_score.errors import InputError
-from concrete_score.likelihood import Budget, LogLikelihood, PathDensity, exact, exact_sampler, sandwich
+from concrete_score.likelihood import Budget, LogLikelihood, exact, exact_sampler, sandwich
 from concrete_score.likelihood.exact import check_rows, row_log_densities
 from concrete_score.likelihood.variational import variational
-from concrete_score.models.derived import DensityScore
+from concrete_score.likelihood.views import RATIOS, Views, refuse_impossible
 from concrete_score.models.layers import check_count
-from concrete_score.models.table import Table
-from concrete_score.neighborhoods import Product, check_same_space, hamming
-from concrete_score.noise import FactorizedNoise
-from concrete_score.protocols import DensityModel, Neighborhood, NoiseConditional, ScoreModel
-from concrete_score.samplers.base import all_edits
-from concrete_score.samplers.completions import COMPLETIONS, Cells, Impossible
+from concrete_score.neighborhoods import check_same_space, hamming
+from concrete_score.protocols import Neighborhood
+from concrete_score.samplers.completions import Cells, Impossible
 from concrete_score.samplers.conditional import Conditioner
 from concrete_score.samplers.from_noise import Watch, from_noise
-from concrete_score.scores import recover
-from concrete_score.shapes import States
-from concrete_score.spaces import ENUMERATION_LIMIT, Space
-from concrete_score.targets.pmf import Pmf, from_density
+from concrete_score.spaces import Space
 
 Progress = Callable[[int, int], None]
 """Told how much is done, and of how much."""
 
-RECOVERED = 4096
-"""States up to which a score model's distribution is the least-squares one; beyond, it is summed along paths."""
 PATHS = Budget(steps=100, chains=32, raise_chains=2, bound_rows=16, pilot_steps=10, pilot_chains=16)
 """Of bounds on a score model's path density, each of whose evaluations takes a pass for every site."""
-LONGEST = 256
-"""Sites up to which a score model's density is summed along paths and bounded."""
 PASSES = 2**14
 """Passes a variational bound may take: from 8 to 64 a row."""
 DRAWN = 2**16
 """Rows drawn between two words of progress."""
-RATIOS = 2**22
-"""Log-ratios held at once."""
 TIE = 1e-12
 """Probabilities closer than this count as equal: rounding must not choose between them."""
 
@@ -125,17 +112,16 @@ class Fitted:
     describe: Callable[[int, int], str] = by_number
     from_noise: bool = False
 
+    views: Views = field(init=False, repr=False)
+    """The model as scores, as a density, as a chain from noise."""
+
     def __post_init__(self) -> None:
-        if self._score is None and not isinstance(self.model, DensityModel):
-            fix = "it must offer `log_density(x)`, or `neighborhood` and `log_ratios(x)`"
-            raise InputError("a density model or a score model", type(self.model).__name__, where="model", fix=fix)
-        own: Space = self.model.space if self._score is None else self._score.neighborhood.space
-        check_same_space(own, self.space, "model and data")
+        object.__setattr__(self, "views", Views(self.model, self.space, self.from_noise))
 
     @property
     def draws_from_noise(self) -> bool:
         """Whether draws come down from noise through the levels of a noise-conditional model."""
-        return self._levels is not None
+        return self.views.levels is not None
 
     @torch.no_grad()
     def sample(
@@ -179,9 +165,9 @@ class Fitted:
             raise self._impossible(given or {}, impossible.came) from None
         if (
             observed.all()
-            and self._levels is None
-            and self._density is not None
-            and self._density.log_density(x).item() == -torch.inf
+            and self.views.levels is None
+            and self.views.density is not None
+            and self.views.density.log_density(x).item() == -torch.inf
         ):
             raise self._impossible(given or {}, "probability 0")
         return Drawn(done.states[:, 0], done.method, done.warnings)
@@ -196,23 +182,23 @@ class Fitted:
     ) -> LogLikelihood:
         """The mean log-likelihood of rows ``(N, D)``: exact, by enumeration, or between bounds (DESIGN M12)."""
         rows = check_rows(self.space, states)
-        if self._levels is not None:
+        if self.views.levels is not None:
             draws = 2 * min(max(PASSES // (2 * len(rows)), 4), 32)
-            return variational(self._levels, rows, generator, draws, progress)
-        known = self._normalized
+            return variational(self.views.levels, rows, generator, draws, progress)
+        known = self.views.normalized
         if known is not None:
             found = exact(known, rows)
             return found if known is self.model else replace(found, method="enumeration")
-        if words := self._unknown_density():
+        if words := self.views.why_no_density():
             return LogLikelihood(rows=len(rows), sites=self.space.num_sites, method="none", warnings=(words,))
-        budget = budget or (Budget() if self._score is None else PATHS)
-        return sandwich(self._density, rows, generator, budget, progress=progress)
+        budget = budget or (Budget() if self.views.score is None else PATHS)
+        return sandwich(self.views.density, rows, generator, budget, progress=progress)
 
     @torch.no_grad()
     def row_log_likelihoods(self, states: Any) -> Float[Tensor, " rows"] | None:
         """``log q(x)`` of each row ``(N,)`` in float64; None where it cannot be had exactly."""
         rows = check_rows(self.space, states)
-        known = None if self._levels is not None else self._normalized
+        known = None if self.views.levels is not None else self.views.normalized
         return None if known is None else row_log_densities(known, rows)
 
     @torch.no_grad()
@@ -225,17 +211,7 @@ class Fitted:
         rows = check_rows(self.space, states)
         wanted = neighborhood or hamming(self.space)
         check_same_space(wanted.space, self.space, "neighborhood and data")
-        if self._score is not None:
-            own = self._score_log_ratios(self._score, rows, wanted)
-            if own is not None:
-                return own
-        density = self.model if self._score is None else self._density
-        if density is None:
-            raise InputError(
-                "the score model's own neighborhood", "another", "neighborhood", "a score model knows no other ratios"
-            )
-        self._refuse_impossible(density, rows)
-        return DensityScore(density, wanted).log_ratios(rows)
+        return self.views.log_ratios(rows, wanted)
 
     @torch.no_grad()
     def explain(self, states: Any, top: int = 3) -> Changes:
@@ -247,8 +223,8 @@ class Fitted:
         """
         check_count(top, "top")
         rows, changes = check_rows(self.space, states), hamming(self.space)
-        if self._score is None:  # by its place among all rows, before any work
-            self._refuse_impossible(self.model, rows)
+        if self.views.score is None:  # by its place among all rows, before any work
+            refuse_impossible(self.model, rows)
         step = max(1, RATIOS // max(1, changes.num_slots))
         parts = []
         for start in range(0, len(rows), step):
@@ -318,33 +294,22 @@ class Fitted:
         watch: Watch | None = None,
         given: bool = True,
     ) -> Conditioner:
-        if self._levels is not None:
-            method = from_noise(self._levels, sampler, passes, watch, given=given)
-            return Conditioner(self._levels, subject=subject, method=method)
-        target = self.model if self._score is None else self._score
-        return Conditioner(target, self._density, self.limit, sampler, subject)
+        if self.views.levels is not None:
+            method = from_noise(self.views.levels, sampler, passes, watch, given=given)
+            return Conditioner(self.views.levels, subject=subject, method=method)
+        target = self.model if self.views.score is None else self.views.score
+        return Conditioner(target, self.views.density, self.limit, sampler, subject)
 
     def _refuse_without_levels(self, **options: Any) -> None:
         given = [name for name, value in options.items() if value is not None]
-        if given and self._levels is None:
+        if given and self.views.levels is None:
             raise InputError(
                 "a model with noise levels, which draws from noise", "one without", where=given[0], fix="leave it out"
             )
 
-    def _unknown_density(self) -> str:
-        """Why a score model's density is not known; empty where it is."""
-        if self._density is None:
-            return "the density of this score model is not known: its edges change several sites at once"
-        if self._score is not None and self.space.num_sites > LONGEST:
-            return (
-                f"the density of a score model is summed along a path of one pass a site, and there are"
-                f" {self.space.num_sites}"
-            )
-        return ""
-
     def _condition(self, given: Mapping[int, int]) -> tuple[Tensor, Tensor]:
         """One row ``(1, D)`` and which of its cells are given."""
-        x = torch.zeros(1, self.space.num_sites, dtype=torch.int64, device=self._device)
+        x = torch.zeros(1, self.space.num_sites, dtype=torch.int64, device=self.views.device)
         observed = torch.zeros_like(x, dtype=torch.bool)
         for site, value in given.items():
             if not 0 <= site < self.space.num_sites:
@@ -368,85 +333,6 @@ class Fitted:
                 progress(start + len(parts[-1]), n)
         return torch.cat(parts) if len(parts) > 1 else parts[0]
 
-    def _score_log_ratios(self, model: ScoreModel, rows: States, wanted: Neighborhood) -> Tensor | None:
-        """A score model's own log-ratios where they are those wanted, else None."""
-        own = model.neighborhood
-        step = max(1, RATIOS // max(1, own.num_slots))
-        if own == wanted:
-            return torch.cat([model.log_ratios(part).double() for part in torch.split(rows, step)])
-        changes = sum(size - 1 for size in self.space.sizes)
-        if not (isinstance(own, Product) and isinstance(wanted, Product) and own.num_slots == changes):
-            return None
-        if wanted != hamming(self.space):
-            return None
-        # All single changes, in slots of another order: through a table of each site's values.
-        parts = [_reordered(model.log_ratios(part).double(), part, own, wanted) for part in torch.split(rows, step)]
-        return torch.cat(parts)
-
-    def _refuse_impossible(self, density: DensityModel, rows: States) -> None:
-        zero = row_log_densities(density, rows) == -torch.inf
-        if zero.any():
-            raise InputError(
-                "rows that the model gives some probability",
-                "probability 0",
-                where=f"row {int(zero.nonzero()[0])}",
-                fix="a ratio to nothing is undefined: leave the row out, or fit a model without zeros",
-            )
-
-    @cached_property
-    def _levels(self) -> NoiseConditional | None:
-        """The model that answers as a chain from noise; None where it does not."""
-        model = self.model
-        if not isinstance(model, NoiseConditional) or not isinstance(model.noise, FactorizedNoise):
-            return None
-        small = self.space.num_states <= RECOVERED and not self.from_noise
-        return None if small or model.noise.num_levels < 2 else model
-
-    @cached_property
-    def _score(self) -> ScoreModel | None:
-        """The score model, at the weakest noise if it has levels; None for a density."""
-        if isinstance(self.model, DensityModel):
-            return None
-        found = self.model.at(0) if isinstance(self.model, NoiseConditional) else self.model
-        return found if isinstance(found, ScoreModel) else None
-
-    @cached_property
-    def _density(self) -> DensityModel | None:
-        """The density, as a table where the space is small; None for a score model that has none."""
-        if self._score is None:
-            small = self.space.num_states <= COMPLETIONS and not isinstance(self.model, Table | Pmf)
-            return from_density(self.model) if small else self.model
-        if self.space.num_states <= RECOVERED:
-            try:
-                states = self.space.enumerate()
-                found = recover(self._score.log_ratios(states), self._score.neighborhood)
-                return Pmf(self.space, found.log_pmf)
-            except InputError:
-                pass  # ratios of zero, from a raw head: no distribution fits them, but paths may avoid them
-        try:
-            path = PathDensity(self._score)
-        except InputError:
-            return None
-        return from_density(path) if self.space.num_states <= COMPLETIONS else path
-
-    @cached_property
-    def _normalized(self) -> DensityModel | None:
-        """A density whose sum is known to be 1, by itself or by enumeration; None where it cannot be had."""
-        if self._score is None and self.model.normalized:
-            normalized: DensityModel = self.model
-            return normalized
-        if isinstance(self._density, Pmf):
-            return self._density
-        if self._score is None and self.space.num_states <= ENUMERATION_LIMIT:
-            return from_density(self.model)
-        return None
-
-    @property
-    def _device(self) -> torch.device | None:
-        parameters = getattr(self.model, "parameters", None)
-        first = next(iter(parameters()), None) if callable(parameters) else None
-        return None if first is None else first.device
-
 
 def most_probable(log_probs: Float[Tensor, "cells values"]) -> Integer[Tensor, " cells"]:
     """The value of the largest probability ``(B, V) -> (B,)``, the smallest of equals.
@@ -458,11 +344,3 @@ def most_probable(log_probs: Float[Tensor, "cells values"]) -> Integer[Tensor, "
     values = torch.arange(probs.shape[-1], device=probs.device)
     best = probs >= probs.amax(-1, keepdim=True) - TIE
     return torch.where(best, values, len(values)).amin(-1)
-
-
-def _reordered(ratios: Tensor, x: Tensor, own: Product, wanted: Product) -> Tensor:
-    """Log-ratios by the slots of ``own`` ``(n, K)`` as those of ``wanted``, both all single changes."""
-    width = max(own.space.sizes)
-    table = ratios.new_zeros(len(x), own.space.num_sites * width)
-    place = [site * width + value for site, value in (all_edits(own, x), all_edits(wanted, x))]
-    return table.scatter_(1, place[0], ratios).gather(1, place[1])

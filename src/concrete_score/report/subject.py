@@ -11,8 +11,9 @@ from torch import Tensor
 from concrete_score.baselines.counts import check_states
 from concrete_score.data import TableCodec
 from concrete_score.errors import InputError
-from concrete_score.fitted import RECOVERED, Drawn, Fitted
+from concrete_score.fitted import Drawn, Fitted
 from concrete_score.likelihood import exact_sampler
+from concrete_score.likelihood.views import RECOVERED
 from concrete_score.neighborhoods import hamming
 from concrete_score.protocols import DensityModel, NoiseConditional, Samplable
 from concrete_score.randomness import generator
