@@ -206,16 +206,28 @@ def names(kind: str) -> list[str]:
     return list(entries(kind))
 
 
+def find(kind: str, name: str, where: str = "") -> Entry:
+    """What is registered as ``name``; nothing is imported.
+
+    Raises:
+        InputError: nothing is; it names ``where`` the name came from, and the nearest one that is known.
+
+    >>> find("neighborhoods", "hamming").target
+    'concrete_score.neighborhoods.hamming:hamming'
+    """
+    known = entries(kind)
+    if name not in known:
+        raise InputError(f"one of the registered {kind}", repr(name), where, nearest(name, list(known)))
+    return known[name]
+
+
 def load(kind: str, name: str) -> Any:
     """The object registered as ``name``.
 
     >>> load("neighborhoods", "hamming").__name__
     'hamming'
     """
-    known = entries(kind)
-    if name not in known:
-        raise InputError(f"one of the registered {kind}", repr(name), fix=nearest(name, list(known)))
-    from importlib import import_module
+    module, _, attribute = find(kind, name).target.partition(":")
+    from importlib import import_module  # not before the name is known to be ours
 
-    module, _, attribute = known[name].target.partition(":")
     return getattr(import_module(module), attribute)

@@ -88,7 +88,7 @@ def test_named_sets_bring_their_own_held_out_rows(csm, data_dir, tmp_path):
         (("--set", "batchsize=3"), "did you mean 'batch_size'"),
         (("--set", "lr"), "KEY=VALUE"),
         (("--set", "model.hiden=3"), "did you mean 'hidden'"),
-        (("--model", "mad"), "did you mean 'made'"),
+        (("--model", "mad"), "--model: expected one of the registered models, got 'mad'; did you mean 'made'"),
         (("--valid", "missing.csv"), "--valid: expected an existing file"),
         (("--set", "model.blocks=100000000"), "blocks: expected at most 1000"),
         (("--objective", "csmm"), "did you mean 'csm'"),
@@ -119,6 +119,18 @@ def test_bad_tables_are_refused_by_file_row_and_column(misused, tmp_path):
     for word in ("'a': 1", "'b': 1", "--missing drop"):
         assert word in told
     assert "'nothing'" in misused("fit", "nothing", "--out", str(tmp_path / "run"), "--quiet")
+
+
+def test_words_that_mean_blank_elsewhere_are_values_and_said_to_be(csm, tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a,b\n" + "1,x\n2,y\n2,?\nnan,x\n2,nan\n" * 5)
+    told = csm("fit", str(path), "--out", str(tmp_path / "run"), "--steps", "1", "--no-report").err
+    assert "note: 'nan' counts as a value of 'a', 'b'; if it means blank, add --na nan\n" in told
+    assert "note: '?' counts as a value of 'b'; if it means blank, add --na '?'\n" in told
+    words = ("--na", "nan", "--na", "?", "--missing", "drop", "--steps", "1", "--no-report")
+    told = csm("fit", str(path), "--out", str(tmp_path / "other"), *words).err
+    assert "note:" not in told
+    assert "15 rows with blank cells dropped" in told
 
 
 def test_a_run_that_exists_is_kept_unless_forced(csm, misused, data, tmp_path):

@@ -187,7 +187,7 @@ def test_json_has_the_table_and_how_it_was_filled(csm, run, file):
     shown = json.loads(out)
     assert list(shown) == ["columns", "rows", "filled", "method"]
     assert (shown["filled"], shown["method"], len(shown["rows"])) == (8, "enumeration", 6)
-    assert shown["rows"][4] == ["no", "41", "False"]
+    assert shown["rows"][4] == ["no", 41, "False"], "in the kind of the training data, as csm sample gives them"
 
 
 def test_rows_with_unseen_values_are_refused_or_left_as_they_are(csm, misused, run, file):

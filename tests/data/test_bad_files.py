@@ -100,8 +100,8 @@ def archive():
 
 BINARY = {
     "empty.npy": (b"", "empty file"),
-    "text.npy": (b"a,b\n1,2\n", "damaged"),
-    "pickle.npy": (npy(np.array([[{}, []]], dtype=object), allow_pickle=True), "damaged"),
+    "text.npy": (b"a,b\n1,2\n", "other bytes"),
+    "pickle.npy": (npy(np.array([[{}, []]], dtype=object), allow_pickle=True), "Python objects"),
     "cut.npy": (npy(np.eye(4, dtype=int))[:-8], "damaged"),
     "flat.npy": (npy(np.arange(4)), "shape"),
     "complex.npy": (npy(np.eye(2, dtype=complex)), "complex"),

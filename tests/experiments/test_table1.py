@@ -72,8 +72,9 @@ def test_cells_are_named_once_and_the_most_telling_come_first():
     assert all("self_proposal" in name for name in trained[8:24])
     for name in DATASETS:
         seeds = 3 if name in ("nltcs", "gifts", "media") else 1
-        assert sum(each.startswith(f"{name}-csm-") for each in names) == seeds
-        for method in ("maximum_likelihood", "self_proposal_csm", "self_proposal_logistic"):
+        for method in ("csm", "self_proposal_csm", "maximum_likelihood_averaged"):
+            assert sum(each.startswith(f"{name}-{method}-") for each in names) == seeds
+        for method in ("maximum_likelihood", "self_proposal_logistic"):
             assert sum(each.startswith(f"{name}-{method}-") for each in names) == 3
     assert [unit.options["seed"] for unit in units(Settings(seed=5)) if unit.name == "nltcs-csm-2"] == [7]
 

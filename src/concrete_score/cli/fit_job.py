@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from concrete_score.runs import Run
     from concrete_score.training.choice import Choice
 
-PIECES = ("model", "objective", "edges", "neighborhood")
+PIECES = {"model": "models", "objective": "objectives", "edges": "edges", "neighborhood": "neighborhoods"}
+"""Options of a recipe, and the kind of name each takes."""
 SETTINGS = ("steps", "minutes", "batch_size", "lr")
 
 
@@ -124,6 +125,8 @@ def make_job(console: Console, source: Source, out: Path, resume: bool, given: d
         return Job(rows, valid, go_on, lambda: stored)
     from concrete_score.training.choice import fit_to_rows
 
+    for line in kind.doubts(material.codec):
+        console.say(f"note: {line}")
     console.say(f"{len(rows):,} {kind.noun} to learn from, {0 if valid is None else len(valid):,} held out")
     choice = kind.complete(choice, material.codec, rows)
     choice.recipe.build(material.codec.space, choice.settings)
@@ -160,13 +163,17 @@ def _configuration(
     console: Console, kind: "Kind", given: dict[str, Any], stored: "Run | None", missing: str
 ) -> "tuple[dict[str, Any], Choice]":
     """What is to be done: what is given, over what the run was begun with or what is chosen."""
+    from concrete_score import registry
     from concrete_score.data.held_out import FRACTION
     from concrete_score.training.choice import Choice
     from concrete_score.training.recipe import Recipe, sort_settings
 
     training, recipe = sort_settings(given["settings"])
     training |= {name: given[name] for name in SETTINGS if given[name] is not None}
-    recipe |= {name: given[name] for name in PIECES if given[name] is not None}
+    for name, kind_of_name in PIECES.items():
+        if given[name] is not None:
+            registry.find(kind_of_name, given[name], where=f"--{name}")
+            recipe[name] = given[name]
     if _was_given("seed") or stored is None:
         training.setdefault("seed", console.seed)
     fraction = given["valid_fraction"]

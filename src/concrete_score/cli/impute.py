@@ -1,7 +1,7 @@
 """``csm impute``: blank cells or pixels filled by a fitted model."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -83,7 +83,12 @@ def _fill_table(opened: Opened, wish: Wish, out: Path | None, console: Console) 
     with pipes():
         put(frame, out, console)
         if console.json:
-            value = {"columns": list(frame.names), "rows": frame.rows(), "filled": count, "method": method}
+            value = {
+                "columns": list(frame.names),
+                "rows": _as_learned(frame, original, opened),
+                "filled": count,
+                "method": method,
+            }
             console.give(value, str)
 
 
@@ -120,6 +125,18 @@ def _filled(
         there = (kept[~known], values, kept[known], states[known, d].long())
         blanks[name] = Blanks(site, *(each.numpy() for each in there))
     return fill(original, {name: each for name, each in blanks.items() if len(each.rows)}, draws), found.method
+
+
+def _as_learned(frame: "Frame", original: "Original", opened: Opened) -> list[tuple[object, ...]]:
+    """The table's rows; words that are a learned number or truth value as such, as ``csm sample`` gives them."""
+    sites = dict(zip(_names(original, opened), opened.codec.sites, strict=True))
+    columns = []
+    for column in frame.columns:
+        cells: list[Any] = column.cells().to_list()
+        site = sites.get(column.name)
+        learned = {} if site is None else site.learned({cell for cell in cells if isinstance(cell, str)})
+        columns.append([learned.get(cell, cell) for cell in cells])
+    return list(zip(*columns, strict=True))
 
 
 def _names(original: "Original", opened: Opened) -> tuple[str, ...]:

@@ -44,6 +44,10 @@ class Kind(Protocol):
         """Refuse wishes that differ from those a run was begun with."""
         ...
 
+    def doubts(self, codec: Any) -> list[str]:
+        """What was read in one way and may have been meant in another, and the option for that."""
+        ...
+
     def brings_held_out(self, spec: str) -> bool:
         """Whether DATA is a bare name that has a part for validation."""
         ...

@@ -55,6 +55,10 @@ class Pictures:
                 came = f"--{name} {value}"
                 raise InputError("the pictures read as when this run began", came, "--resume", "leave it out")
 
+    def doubts(self, codec: "ImageCodec") -> list[str]:
+        """None: a pixel is a number."""
+        return []
+
     def brings_held_out(self, spec: str) -> bool:
         """Every named set of pictures does; a split of one does not."""
         from concrete_score.data.source import is_path

@@ -1,5 +1,6 @@
 """Tables, as commands meet them: one site a column."""
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from concrete_score.training.choice import Choice
 
 _SHOWN = 8
-"""Values of a column that are named; the rest is counted."""
+"""Values of a column, or columns, that are named; the rest is counted."""
+BLANK_ELSEWHERE = frozenset({"NA", "N/A", "n/a", "#N/A", "nan", "NaN", "NAN", "null", "NULL", "None", "?"})
+"""What other programs write into a blank cell."""
 
 
 class Tables:
@@ -50,6 +53,17 @@ class Tables:
         """Table options may be repeated, not changed."""
         if source.wishes != TableWishes.none() and self.make_codec(data, source).to_json() != codec.to_json():
             raise InputError("the table read as when this run began", "other options", "--resume", "leave them out")
+
+    def doubts(self, codec: "TableCodec") -> list[str]:
+        """Words by which other programs mean a blank cell; here they are values like any other, unless --na says so."""
+        found: dict[str, list[str]] = {}
+        for site in codec.sites:
+            for word in BLANK_ELSEWHERE.intersection(site.labels):
+                found.setdefault(word, []).append(repr(site.name))
+        return [
+            f"{word!r} counts as a value of {_some(names)}; if it means blank, add --na {shlex.quote(word)}"
+            for word, names in sorted(found.items())
+        ]
 
     def brings_held_out(self, spec: str) -> bool:
         """Whether DATA is a set's bare name that has a part for validation."""
@@ -128,3 +142,9 @@ class Tables:
 def _few(labels: list[str]) -> str:
     more = f", … ({len(labels)} in all)" if len(labels) > _SHOWN else ""
     return ", ".join(label or "(blank)" for label in labels[:_SHOWN]) + more
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names, and how many more."""
+    more = f" and {len(names) - _SHOWN} more columns" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -4,7 +4,6 @@ import io
 import os
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,6 +12,7 @@ import polars as pl
 
 from concrete_score.data.frame import Array, Form, Frame
 from concrete_score.data.native import as_frame, frame_of_array
+from concrete_score.data.numpy_files import WHOLE, numpy_file, reason
 from concrete_score.errors import InputError
 
 
@@ -29,18 +29,18 @@ def read_parquet(source: Path | bytes, where: str) -> Frame:
             return read_parquet(path, where)
     data = source.read_bytes()
     if len(data) < 12 or data[:4] != b"PAR1" or data[-4:] != b"PAR1":
-        raise InputError("a Parquet file", "an empty file" if not data else "other bytes", where=where, fix=_WHOLE)
-    if reason := _probe(source):
-        raise InputError("a Parquet file", f"a damaged one ({reason})", where=where, fix=_WHOLE)
+        raise InputError("a Parquet file", "an empty file" if not data else "other bytes", where=where, fix=WHOLE)
+    if told := _probe(source):
+        raise InputError("a Parquet file", f"a damaged one ({told})", where=where, fix=WHOLE)
     try:
         table = pl.read_parquet(io.BytesIO(data), use_statistics=False, hive_partitioning=False)
     # A damaged file can stop polars in many ways; its panic is not even an Exception.
     except (Exception, pl.exceptions.PanicException) as error:
-        raise InputError("a Parquet file", f"a damaged one ({_reason(error)})", where=where, fix=_WHOLE) from None
+        raise InputError("a Parquet file", f"a damaged one ({reason(error)})", where=where, fix=WHOLE) from None
     try:
         return Frame(as_frame(table, where).columns, Form("parquet"), where)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise InputError("columns of categories", _reason(error), where=where, fix=_WHOLE) from None
+        raise InputError("columns of categories", reason(error), where=where, fix=WHOLE) from None
 
 
 def read_npy(source: Path | bytes, where: str) -> Frame:
@@ -76,22 +76,9 @@ def _frame(array: Array, kind: str, where: str) -> Frame:
 
 
 def _load(source: Path | bytes, where: str) -> Array:
-    file = io.BytesIO(source if isinstance(source, bytes) else source.read_bytes())
-    try:
-        # Old headers make numpy warn; the array is checked anyway.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            loaded = np.load(file, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                return loaded
-            with loaded:
-                return np.asarray(loaded[_chosen(loaded.files, where)])
-    except InputError:
-        raise
-    # Damaged headers and archives fail in a dozen ways, all meaning the same.
-    except Exception as error:
-        came = "an empty file" if not file.getbuffer().nbytes else f"a damaged one ({_reason(error)})"
-        raise InputError("a NumPy file of plain numbers or text", came, where=where, fix=_WHOLE) from None
+    data = source if isinstance(source, bytes) else source.read_bytes()
+    with numpy_file(data, where, "a NumPy file of plain numbers or text") as loaded:
+        return loaded if isinstance(loaded, np.ndarray) else np.asarray(loaded[_chosen(loaded.files, where)])
 
 
 def _chosen(names: list[str], where: str) -> str:
@@ -102,11 +89,6 @@ def _chosen(names: list[str], where: str) -> str:
     return names[0]
 
 
-def _reason(error: BaseException) -> str:
-    return (" ".join(str(error).split()) or type(error).__name__)[:120]
-
-
-_WHOLE = "check that the copy is whole and its ending is right"
 _PROBE = """
 import io, sys
 import polars as pl

@@ -1,10 +1,8 @@
 """Pictures from files, names and scikit-learn: arrays N×H×W of grey values, with labels where they are known."""
 
 import gzip
-import io
 import re
 import struct
-import warnings
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,6 +13,7 @@ import numpy as np
 
 from concrete_score.data.frame import Array
 from concrete_score.data.named import data_sets, entry_of, locate, unpack
+from concrete_score.data.numpy_files import WHOLE, numpy_file
 from concrete_score.data.source import is_path
 from concrete_score.errors import InputError, nearest
 
@@ -26,7 +25,6 @@ VALID = 10_000
 """How many of the last training pictures of an IDX set are held out as its ``valid``."""
 _IDX_NAME = re.compile(r"(ubyte|\.idx)(\.gz)?$")
 _IDX_KINDS = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_WHOLE = "check that the copy is whole and its ending is right"
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,17 +158,15 @@ def read_idx(data: bytes, where: str) -> Array:
     [7, 9]
     """
     if len(data) < 4 or data[:2] != b"\x00\x00" or data[2] not in _IDX_KINDS or not data[3]:
-        raise InputError("an IDX file", "other bytes" if data else "an empty file", where=where, fix=_WHOLE)
+        raise InputError("an IDX file", "other bytes" if data else "an empty file", where=where, fix=WHOLE)
     kind, axes = np.dtype(_IDX_KINDS[data[2]]), data[3]
     start = 4 + 4 * axes
     if len(data) < start:
-        raise InputError("an IDX file", "one that ends in its header", where=where, fix=_WHOLE)
+        raise InputError("an IDX file", "one that ends in its header", where=where, fix=WHOLE)
     shape = struct.unpack(f">{axes}I", data[4:start])
     wanted = start + kind.itemsize * int(np.prod(shape, dtype=object))
     if len(data) != wanted:
-        raise InputError(
-            f"{wanted} bytes, as the header says of shape {shape}", f"{len(data)}", where=where, fix=_WHOLE
-        )
+        raise InputError(f"{wanted} bytes, as the header says of shape {shape}", f"{len(data)}", where=where, fix=WHOLE)
     values = np.frombuffer(data, kind, offset=start).reshape(shape)
     return values.astype(kind.newbyteorder("="))
 
@@ -230,29 +226,17 @@ def _digits(split: str) -> Images:
 
 
 def _arrays(data: bytes, where: str) -> tuple[Array, Array | None, Array | None]:
-    """The pictures of a NumPy file, their labels and their blanks; nothing is ever unpickled."""
-    try:
-        # Old headers make numpy warn; the array is checked anyway.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            loaded: Any = np.load(io.BytesIO(data), allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                return loaded, None, None
-            with loaded:
-                names = [name for name in loaded.files if name not in ("y", MASK)]
-                if "x" not in names and len(names) != 1:
-                    came = ", ".join(loaded.files) or "none"
-                    raise InputError("an array named x, or one array alone (and labels y)", came, where=where)
-                pixels = loaded["x" if "x" in names else names[0]]
-                labels, blank = (loaded[name] if name in loaded.files else None for name in ("y", MASK))
-                return pixels, labels, blank
-    except InputError:
-        raise
-    # Damaged headers and archives fail in a dozen ways, all meaning the same.
-    except Exception as error:
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        came = f"a damaged one ({reason})" if data else "an empty file"
-        raise InputError("a NumPy file of numbers", came, where=where, fix=_WHOLE) from None
+    """The pictures of a NumPy file, their labels and their blanks."""
+    with numpy_file(data, where, "a NumPy file of numbers") as loaded:
+        if isinstance(loaded, np.ndarray):
+            return loaded, None, None
+        names = [name for name in loaded.files if name not in ("y", MASK)]
+        if "x" not in names and len(names) != 1:
+            came = ", ".join(loaded.files) or "none"
+            raise InputError("an array named x, or one array alone (and labels y)", came, where=where)
+        pixels = loaded["x" if "x" in names else names[0]]
+        labels, blank = (loaded[name] if name in loaded.files else None for name in ("y", MASK))
+        return pixels, labels, blank
 
 
 def _bytes(path: Path) -> bytes:

@@ -47,6 +47,16 @@ class Categories:
         found = int(self.lookup(pl.Series([text]), ())[0])
         return found if found >= 0 else None
 
+    def learned(self, words: set[str]) -> dict[str, Value]:
+        """What words stand for, in the column's own kind; those that it does not know are left out.
+
+        >>> sorted(Categories("age", "integer", (30, 41)).learned({"41", "old"}).items())
+        [('41', 41)]
+        """
+        spelt = sorted(words)
+        places = self.lookup(pl.Series(spelt, dtype=pl.String), ())
+        return {word: self.values[at] for word, at in zip(spelt, places, strict=True) if 0 <= at < len(self.values)}
+
     def lookup(self, values: pl.Series, na: tuple[str, ...]) -> Array:
         """The site's value for each distinct value; UNKNOWN or BLANK where there is none."""
         known: dict[Value | None, int] = {value: place for place, value in enumerate(self.values)}
@@ -116,6 +126,10 @@ class Bins:
         """The site's value for a number or a range's label, or None."""
         found = int(self.lookup(pl.Series([text]), ())[0])
         return found if found >= 0 else None
+
+    def learned(self, words: set[str]) -> dict[str, Value]:
+        """Nothing: numbers and ranges are both words of such a column, and stay as they are."""
+        return {}
 
     def lookup(self, values: pl.Series, na: tuple[str, ...]) -> Array:
         """The site's value for each distinct value; UNKNOWN or BLANK where there is none."""
