@@ -141,6 +141,27 @@ def test_rows_may_differ_in_what_is_observed_and_all_or_nothing_is_fine():
     assert torch.equal(x, torch.ones_like(x))
 
 
+def test_proposals_weigh_what_their_draws_leave_out():
+    """For every completion, probability of the draw times its weight is ``q(x)``: so the mean weight is q(observed)."""
+    space = Space((2, 3, 2))
+    model = build(space, torch.Generator().manual_seed(0), order_seed=3, sharpness=2.0)
+    states, q = space.enumerate(), model.log_density(space.enumerate()).detach().exp()
+    observed = torch.zeros(3, dtype=torch.bool)
+    observed[model.order[-1]] = True  # which `sample_given` must refuse
+    row = states[5]
+    same = (states == row)[:, observed].all(1)
+    n = 20_000
+    draws, log_weight = model.propose_given(row.expand(n, -1), observed.expand(n, -1), torch.Generator().manual_seed(1))
+    assert bool((draws[:, observed] == row[observed]).all())
+    count = torch.bincount(space.index(draws), minlength=space.num_states).double()
+    weight = torch.zeros(space.num_states, dtype=torch.float64).scatter_(0, space.index(draws), log_weight.exp())
+    drawn = q[same] / weight[same]  # what the draw's probability must be
+    assert drawn.sum() == pytest.approx(1)
+    assert stats.chisquare(count[same], n * drawn).pvalue > 1e-3
+    standard_error = log_weight.exp().std() / n**0.5
+    assert abs(log_weight.exp().mean() - q[same].sum()) < 4.5 * standard_error
+
+
 def test_mistakes_are_told():
     generator = torch.Generator()
     with pytest.raises(InputError, match="hidden: expected"):

@@ -17,6 +17,8 @@ from concrete_score.spaces import Space
 
 _ROWS = 2**13
 """Rows drawn at a time, so that their activations stay within a few dozen megabytes."""
+_CELLS = 2**22
+"""Conditional probabilities (rows × sites × values) held at once."""
 
 
 class MADE(nn.Module):
@@ -154,6 +156,31 @@ class MADE(nn.Module):
                 fix="clamp them in a sampler's kernel, or fit a model whose order starts with these sites",
             )
         return self._fill(self.space.check(torch.where(observed, x, 0)), observed, generator)
+
+    @torch.no_grad()
+    def propose_given(self, x: States, observed: Tensor, generator: torch.Generator) -> tuple[States, PerState]:
+        """``x`` with each unobserved site drawn given the sites before it, whatever was observed after them.
+
+        Draws ``(n, D)`` follow ``Π_{d unobserved} q(x_d | before)``, and as draws given all that was observed each
+        weighs ``w = Π_{d observed} q(x_d | before)``, whose mean is the probability of what was observed.
+
+        Args:
+            x: rows whose unobserved entries are ignored ``(n, D)``.
+            observed: which entries are known, bool ``(n, D)``.
+            generator: the source of the draws.
+
+        Returns:
+            The draws, and ``log w`` in float64 ``(n,)``.
+        """
+        states = self._fill(torch.where(observed, x, 0), observed, generator)
+        step = max(1, _CELLS // (x.shape[-1] * max(self.space.sizes)))
+        parts = zip(torch.split(states, step), torch.split(observed, step), strict=True)
+        return states, torch.cat([self._weigh(*part) for part in parts])
+
+    def _weigh(self, states: Tensor, observed: Tensor) -> Tensor:
+        table = self.site_log_conditionals(states).double()
+        own = table.gather(-1, states[..., None]).squeeze(-1)
+        return torch.where(observed, own, 0.0).sum(-1)
 
     def _outputs(self, rows: Tensor) -> Tensor:
         hidden: Tensor = self.read(self.features(rows))

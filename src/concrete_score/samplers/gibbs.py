@@ -101,10 +101,8 @@ class Gibbs:
         return site, torch.ones_like(site, dtype=torch.bool)
 
     @cached_property
-    def _conditionals(self) -> "_Conditionals":
-        if isinstance(self.model, DensityModel):
-            return _FromDensity(self.model)
-        return _FromScores(check_all_changes(self.model))
+    def _conditionals(self) -> "SiteConditionals":
+        return site_conditionals(self.model)
 
 
 def systematic(model: Any, order: Sequence[int] | None = None) -> Composition:
@@ -116,6 +114,15 @@ def systematic(model: Any, order: Sequence[int] | None = None) -> Composition:
     """
     sites = range(Gibbs(model).space.num_sites) if order is None else order
     return Composition(tuple(Gibbs(model, site) for site in sites))
+
+
+def site_conditionals(model: Any) -> "SiteConditionals":
+    """``log q(x_d = v | the others)`` by a model's density or by its scores.
+
+    Raises:
+        InputError: neither a density model nor a score model that lists every change of a site.
+    """
+    return _FromDensity(model) if isinstance(model, DensityModel) else _FromScores(check_all_changes(model))
 
 
 def check_all_changes(model: Any) -> ScoreModel:
@@ -136,7 +143,7 @@ def check_all_changes(model: Any) -> ScoreModel:
 
 
 @runtime_checkable
-class _Conditionals(Protocol):
+class SiteConditionals(Protocol):
     """``log q(x_d = v | the others)``."""
 
     @property

@@ -14,7 +14,7 @@ from concrete_score.errors import InputError
 from concrete_score.protocols import DensityModel, Kernel
 from concrete_score.samplers.clamped import long_chains, possible_starts, short_chains, sweep
 from concrete_score.samplers.completions import CELLS, Cells, Completions, Impossible, Known, Rows, count_completions
-from concrete_score.samplers.gibbs import Gibbs
+from concrete_score.samplers.gibbs import Gibbs, site_conditionals
 from concrete_score.samplers.resampling import ENOUGH, FIRST, Propose, resample
 from concrete_score.samplers.run import Progress
 
@@ -174,7 +174,7 @@ class _Averaged:
     @cached_property
     def _conditionals(self) -> Any:
         try:
-            return Gibbs(self.model)._conditionals
+            return site_conditionals(self.model)
         except InputError:
             return None
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial, singledispatch
 from typing import Any
 
 import torch
@@ -10,9 +9,8 @@ from jaxtyping import Float, Integer
 from torch import Tensor
 
 from concrete_score.models.layers import draw_categories
-from concrete_score.models.made import MADE
 from concrete_score.samplers.base import uniform
-from concrete_score.samplers.completions import BATCH, CELLS, Impossible, Known, Rows
+from concrete_score.samplers.completions import BATCH, Impossible, Known, Rows
 from concrete_score.shapes import PerState, States
 
 FIRST = 64
@@ -26,35 +24,14 @@ Propose = Callable[[Rows, Known, torch.Generator], tuple[States, PerState]]
 """From rows ``(n, D)`` and their observed cells to one completed draw of each, and its log-weight ``(n,)``."""
 
 
-@singledispatch
 def proposals(model: Any) -> Propose | None:
     """How a model draws blanks each given the sites before it, observed ones kept; None if it cannot.
 
     The draws follow ``Π_{d blank} q(x_d | before)``, so that a draw of ``q(· | observed)`` weighs
-    ``w = Π_{d observed} q(x_d | before)``, and the mean of w is ``q(observed)``. A model with its own
-    ``propose_given(x, observed, generator)`` is asked for it.
+    ``w = Π_{d observed} q(x_d | before)``, and the mean of w is ``q(observed)``.
     """
-    return getattr(model, "propose_given", None)
-
-
-@proposals.register
-def _made(model: MADE) -> Propose | None:
-    return partial(_propose, model)
-
-
-@torch.no_grad()
-def _propose(model: MADE, x: Rows, observed: Known, generator: torch.Generator) -> tuple[States, PerState]:
-    # `sample_given` without its demand on the order: what it draws is then a proposal.
-    states = model._fill(torch.where(observed, x, 0), observed, generator)
-    step = max(1, 2 * CELLS // (x.shape[-1] * max(model.space.sizes)))
-    parts = zip(torch.split(states, step), torch.split(observed, step), strict=True)
-    return states, torch.cat([_weigh(model, *part) for part in parts])
-
-
-def _weigh(model: MADE, states: Tensor, observed: Tensor) -> Tensor:
-    table = model.site_log_conditionals(states).double()
-    own = table.gather(-1, states[..., None]).squeeze(-1)
-    return torch.where(observed, own, 0.0).sum(-1)
+    found: Propose | None = getattr(model, "propose_given", None)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +63,7 @@ def resample(propose: Propose, x: Rows, observed: Known, draws: int, generator: 
         draws: of each row, M.
 
     >>> from concrete_score.spaces import Space
+    >>> from concrete_score.models import MADE
     >>> model = MADE(Space.bits(3), generator=torch.Generator().manual_seed(0))
     >>> known = torch.tensor([[True, False, False]])
     >>> found = resample(proposals(model), torch.zeros(1, 3).long(), known, 5, torch.Generator().manual_seed(0))
