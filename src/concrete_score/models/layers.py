@@ -132,6 +132,17 @@ def check_count(value: int, name: str, least: int = 1, most: int | None = None) 
     return value
 
 
+def check_level(level: int | Tensor | None, num_levels: int | None) -> None:
+    """A network of several noise levels is told one, and any other network none."""
+    if (level is None) != (num_levels is None):
+        raise InputError(
+            "a noise level" if level is None else "no noise level",
+            repr(level) if level is None else "one",
+            where="level",
+            fix="build the network with num_levels exactly when it is told levels",
+        )
+
+
 def draw_categories(logits: Tensor, unit: Tensor) -> Slots:
     """Inverse-distribution draws from ``softmax(logits)``, exact to float64 and never of probability zero.
 

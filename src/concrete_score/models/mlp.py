@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from concrete_score.errors import InputError
-from concrete_score.models.layers import DEEPEST, Dense, check_count, normal_parameter
+from concrete_score.models.layers import DEEPEST, Dense, check_count, check_level, normal_parameter
 from concrete_score.models.sites import Features
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
@@ -59,13 +58,7 @@ class MLP(nn.Module):
 
     def forward(self, x: States, level: int | Tensor | None = None) -> Features:
         """``(..., D) -> (..., out_features)``; ``level`` is one for all, or broadcasts against the leading axes."""
-        if (level is None) != (self.num_levels is None):
-            raise InputError(
-                "a noise level" if level is None else "no noise level",
-                repr(level) if level is None else "one",
-                where="level",
-                fix="build the network with num_levels exactly when it is told levels",
-            )
+        check_level(level, self.num_levels)
         shift = None if level is None else self.levels[level]
         outputs: Tensor = self.network(x * self.scale, shift)
         return outputs

@@ -13,7 +13,7 @@ from concrete_score import registry
 from concrete_score.errors import InputError
 from concrete_score.models.evidence import WithEvidence
 from concrete_score.models.heads import DenoisingHead, Head
-from concrete_score.models.layers import DEEPEST, check_count, normal_parameter
+from concrete_score.models.layers import DEEPEST, check_count, check_level, normal_parameter
 from concrete_score.models.score import NoiseConditionalNetwork, ScoreNetwork
 from concrete_score.models.sites import Features
 from concrete_score.models.unet_blocks import Attention, Block, ChannelNorm, Condition, Conv, LevelFeatures, Picture
@@ -102,13 +102,7 @@ class UNet(nn.Module):
 
     def forward(self, x: States, level: int | Tensor | None = None) -> Features:
         """``(..., D) -> (..., out_features)``; ``level`` is one for all, or broadcasts against the leading axes."""
-        if (level is None) != (self.num_levels is None):
-            raise InputError(
-                "a noise level" if level is None else "no noise level",
-                repr(level) if level is None else "one",
-                where="level",
-                fix="build the network with num_levels exactly when it is told levels",
-            )
+        check_level(level, self.num_levels)
         batch = x.shape[:-1]
         rows = x.reshape(-1, self.space.num_sites)
         levels = None if level is None else torch.as_tensor(level, device=x.device)
