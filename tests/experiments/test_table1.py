@@ -54,12 +54,12 @@ def test_a_step_looks_at_no_more_than_two_densities_an_example(name, monkeypatch
 
 
 def test_the_papers_rows_have_the_papers_settings():
-    for name in ("ratio_matching", "discrete_marginalization", "csm", "csm_clipped", "maximum_likelihood"):
+    for name in ("ratio_matching", "discrete_marginalization", "csm", "maximum_likelihood"):
         how = TrainingSettings.of(METHODS[name].training)
         assert (how.steps, how.lr, how.schedule, how.average) == (50_000, 5e-4, "constant", None)
         assert (how.patience, how.batch_size, how.clip_norm) == (5_000, 128, None)
     for name, method in METHODS.items():
-        if method.family or name == "maximum_likelihood_averaged":  # the same for all of ours
+        if method.family or method.control:  # the same for all of ours
             assert {key: method.training[key] for key in AVERAGED} == AVERAGED, name
     assert PAPER.items() <= {**AVERAGED}.items()
 
@@ -127,7 +127,7 @@ def test_table_json_lists_every_cell_but_controls():
     listed = json.loads(table_json(cells))
     assert all(tuple(found) == LISTED for found in listed)
     assert listed[3]["log_likelihood"] is None
-    control = sum(found["method"] in ("maximum_likelihood_averaged", "csm_clipped") for found in cells)
+    control = sum(found["method"] == "maximum_likelihood_averaged" for found in cells)
     assert control > 0
     assert len(listed) == len(cells) - control
 

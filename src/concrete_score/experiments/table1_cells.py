@@ -65,9 +65,6 @@ METHODS: Mapping[str, Method] = {
         "Discrete Marginalization", {"objective": "discrete_marginalization", "objective_options": {"sites": 1}}
     ),
     "csm": Method("CSM as written", {"objective": "csm"}),
-    "csm_clipped": Method(
-        "CSM, ratios clipped", {"objective": "csm", "objective_options": {"clip": 4.0}}, control=True
-    ),
     "maximum_likelihood": Method("maximum likelihood", {"objective": "maximum_likelihood"}),
     "logistic": Method("logistic, flips", {"objective": "logistic"}, AVERAGED, family=True),
     "self_proposal_csm": Method(

@@ -17,7 +17,6 @@ MARKS = {
     "ratio_matching": ("o", "#e9a23b"),
     "discrete_marginalization": ("o", "#7a9e5f"),
     "csm": ("o", "#3d7ea6"),
-    "csm_clipped": ("x", "#3d7ea6"),
     "maximum_likelihood": ("|", INK),
     "logistic": ("^", "#8e6c8a"),
     "self_proposal_csm": ("v", ACCENT),

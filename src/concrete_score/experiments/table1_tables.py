@@ -191,7 +191,8 @@ sets; the test rows took no part in the choice, and its settings are the same fo
   objective.
 - **As written, both stay far below the paper's numbers here.** Their loss has no lower bound: it runs away along a few
   flips, the guard goes back with a smaller rate, and what is left learns little; all flips at every step instead of
-  one do not help. `CSM, ratios clipped` is the same with log-ratios held within ±4, which the paper does not mention.
+  one do not help. The paper does not say how it was stopped. Ratio Matching, which is bounded, is at the paper's
+  numbers or above.
 - **Flips see data and their neighbors only.** A normalized model can hide mass elsewhere, where no flip ever looks:
   the objectives on flips stay behind, the bounded ones too.
 - **The self-proposal** draws the second state of a pair from a frozen copy of the model. Its expected gradient at that
