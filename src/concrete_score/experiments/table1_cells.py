@@ -49,14 +49,12 @@ class Method:
         recipe: what differs from maximum likelihood of the paper's MADE (2 blocks of 100 tanh units).
         training: its settings, as far as they are not the defaults.
         family: whether it is one of our candidates.
-        control: a row that explains another one; it is not written to ``table.json``.
     """
 
     label: str
     recipe: Mapping[str, Any]
     training: Mapping[str, Any] = field(default_factory=lambda: PAPER)
     family: bool = False
-    control: bool = False
 
 
 METHODS: Mapping[str, Method] = {
@@ -66,6 +64,9 @@ METHODS: Mapping[str, Method] = {
     ),
     "csm": Method("CSM as written", {"objective": "csm"}),
     "maximum_likelihood": Method("maximum likelihood", {"objective": "maximum_likelihood"}),
+    "maximum_likelihood_averaged": Method(
+        "maximum likelihood, averaged", {"objective": "maximum_likelihood"}, AVERAGED
+    ),
     "logistic": Method("logistic, flips", {"objective": "logistic"}, AVERAGED, family=True),
     "self_proposal_csm": Method(
         "self-proposal, f = r²",
@@ -75,9 +76,6 @@ METHODS: Mapping[str, Method] = {
     ),
     "self_proposal_logistic": Method(
         "self-proposal, logistic", {"objective": "logistic", "edges": "self_proposal"}, RENEWED, family=True
-    ),
-    "maximum_likelihood_averaged": Method(
-        "maximum likelihood, averaged", {"objective": "maximum_likelihood"}, AVERAGED, control=True
     ),
 }
 """Every method looks at no more than two densities an example a step: one flip, one site or one proposal."""

@@ -17,11 +17,11 @@ MARKS = {
     "ratio_matching": ("o", "#e9a23b"),
     "discrete_marginalization": ("o", "#7a9e5f"),
     "csm": ("o", "#3d7ea6"),
-    "maximum_likelihood": ("|", INK),
+    "maximum_likelihood": ("P", INK),
+    "maximum_likelihood_averaged": ("P", QUIET),
     "logistic": ("^", "#8e6c8a"),
     "self_proposal_csm": ("v", ACCENT),
     "self_proposal_logistic": ("*", ACCENT),
-    "maximum_likelihood_averaged": ("|", QUIET),
 }
 """Shape and color of each method; the paper's own numbers are hollow."""
 LINEAR = 0.1
@@ -51,9 +51,10 @@ def picture(table: "Table", shown: Sequence[str]) -> "Figure":
 
 
 def _points(axes: "Axes", table: "Table", shown: Sequence[str]) -> None:
-    from concrete_score.experiments.table1_tables import LIKELIHOOD, PAPER
+    from concrete_score.experiments.table1_tables import PAPER
 
-    zero = [table.mean(name, LIKELIHOOD) for name in table.datasets]
+    likelihood = table.likelihood()
+    zero = [table.mean(name, likelihood) for name in table.datasets]
     places = list(range(len(table.datasets)))
     for method, (shape, color) in MARKS.items():
         ours = [table.mean(name, method) - at for name, at in zip(table.datasets, zero, strict=True)]
