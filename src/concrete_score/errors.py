@@ -1,5 +1,8 @@
 """Errors that teach: what was expected, what came, where, and what to do."""
 
+NAMED = 40
+"""Known names told to who mistyped one; of a wide table's columns the rest is counted."""
+
 
 class InputError(ValueError):
     """A user's mistake, told in one line.
@@ -34,13 +37,16 @@ def printable(text: str) -> str:
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """Advice for a mistyped name: the closest known one, and all of them.
+    """Advice for a mistyped name: the closest known one, and all of them, or the first of many.
 
     >>> nearest("haming", ["grid", "hamming"])
     "did you mean 'hamming'? Known: grid, hamming"
+    >>> nearest("year", [f"x{i}" for i in range(1000)])[-17:]
+    'x39, and 960 more'
     """
     from difflib import get_close_matches
 
     close = get_close_matches(name, known, n=1)
     guess = f"did you mean {close[0]!r}? " if close else ""
-    return f"{guess}Known: {', '.join(known)}"
+    more = f", and {len(known) - NAMED} more" if len(known) > NAMED else ""
+    return f"{guess}Known: {', '.join(known[:NAMED])}{more}"

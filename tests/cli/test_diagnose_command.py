@@ -106,6 +106,8 @@ class TestRun:
         shown = csm("diagnose", run, "--data", rows, "--quiet").out
         assert "Consistent by construction" in shown
         assert "No leak" in shown
+        assert found["draws_from_noise"] is False
+        assert shown.rstrip().endswith(found["verdict"])
         assert csm("diagnose", run, "--data", rows, "--json").out == out
 
     def test_without_rows_it_says_what_it_could_not_see(self, csm, run):

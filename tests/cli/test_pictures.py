@@ -265,6 +265,9 @@ class TestShowExplainDiagnose:
         assert code == 0
         assert "onsistent" in out
         assert "draws come down from noise" in err
+        found = json.loads(csm("diagnose", run, "--data", data, "--json").out)
+        assert found["draws_from_noise"] is True
+        assert found["verdict"] == out.strip().splitlines()[-1]
 
     def test_diagnose_pictures_says_why_not(self, misused, data):
         assert "expected a table, or a run, got pictures" in misused("diagnose", data)

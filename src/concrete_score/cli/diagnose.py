@@ -108,7 +108,14 @@ def _of_run(
     kept, gen = 0 if from_noise else KEPT, opened.generator("diagnose")
     with counting(console, "running chains") as progress:
         found = diagnose_run(opened.fitted.model, states, moves, gen, progress=progress, kept=kept)
-    value = {"run": str(path), "data": rows, "rows": None if states is None else len(states), **found.to_json()}
+    value = {
+        "run": str(path),
+        "data": rows,
+        "rows": None if states is None else len(states),
+        **found.to_json(),
+        "draws_from_noise": from_noise,
+        "verdict": _verdict(found, from_noise),
+    }
     console.give(value, lambda: render_run(str(path), found, from_noise))
 
 
@@ -122,9 +129,6 @@ def _states(
 
 def render_run(path: str, found: "RunHealth", from_noise: bool = False) -> str:
     """The health of a run for reading."""
-    verdict = "Nothing speaks against this model." if found.healthy else "Do not trust this model as it is."
-    if from_noise and not found.healthy:
-        verdict = "Do not trust its ratios as they are; the reverse noise chain, by which it draws, does not need them."
     facts: list[tuple[str, str]] = []
     agreement, leak, chains = found.consistency, found.leak, found.mixing
     if not agreement.by_construction:
@@ -142,7 +146,15 @@ def render_run(path: str, found: "RunHealth", from_noise: bool = False) -> str:
             ("R-hat", f"{chains.r_hat:.3f}"),
             ("effective draws", f"{chains.ess:.0f} of {chains.diagnosis.chains * chains.diagnosis.draws}"),
         ]
-    return "\n\n".join([table(["fact", "value"], facts, f"{path}:"), *found.words, verdict])
+    return "\n\n".join([table(["fact", "value"], facts, f"{path}:"), *found.words, _verdict(found, from_noise)])
+
+
+def _verdict(found: "RunHealth", from_noise: bool) -> str:
+    if found.healthy:
+        return "Nothing speaks against this model."
+    if from_noise:
+        return "Do not trust its ratios as they are; the reverse noise chain, by which it draws, does not need them."
+    return "Do not trust this model as it is."
 
 
 def render(data: str, found: "TableDiagnosis") -> str:
