@@ -4,16 +4,14 @@ import json
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor, nn
 
-from concrete_score import objectives, registry, training
+from concrete_score import training
 from concrete_score.errors import InputError
 from concrete_score.protocols import Objective
-from concrete_score.randomness import generator
 from concrete_score.spaces import Space
 from concrete_score.training.choice import TRAINING, Choice, choose, fit_to_rows
 from concrete_score.training.events import Event, Finished, Progress, Validated, WentBack
@@ -97,14 +95,14 @@ class Plan:
         if self.named:
             return self.recipe.build(space, self.settings)
         model: nn.Module = (
-            _named_model(self.recipe, space, self.settings) if self.model is None else _made("model", self.model, space)
+            self.recipe.build_model(space, self.settings) if self.model is None else _made("model", self.model, space)
         )
         here = getattr(model, "space", None) or getattr(getattr(model, "neighborhood", None), "space", None)
         if here != space:
             raise InputError(f"a model of this table's space, sizes {space.sizes}", f"one of {here}", where="model")
         if self.objective is not None:
             return Built(model, _made("objective", self.objective, space))
-        return Built(model, _named_objective(self.recipe, space, model, self.settings))
+        return Built(model, self.recipe.build_objective(space, self.settings, model))
 
 
 def learn(
@@ -203,32 +201,3 @@ def _word(value: Any) -> str:
 def _plain(value: Any) -> Any:
     """A number of NumPy's as Python's own."""
     return value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
-
-
-def _named_model(recipe: Recipe, space: Space, settings: TrainingSettings) -> nn.Module:
-    """A registered model beside an objective that came as an object."""
-    builder = registry.load("models", recipe.model)
-    wanted = signature(builder).parameters
-    pieces: dict[str, Any] = {"space": space}
-    if recipe.neighborhood is not None and "neighborhood" in wanted:
-        pieces["neighborhood"] = registry.load("neighborhoods", recipe.neighborhood)(space)
-    # A table starts uniform: a generator is passed only where it is required, as in a recipe.
-    if "generator" in wanted and wanted["generator"].default is Parameter.empty:
-        pieces["generator"] = generator(settings.seed, "weights")
-    try:
-        model: nn.Module = builder(**pieces, **recipe.model_options)
-    except TypeError as error:
-        raise InputError("the options of this model", str(error).partition("() ")[2], where="options") from None
-    return model
-
-
-def _named_objective(recipe: Recipe, space: Space, model: nn.Module, settings: TrainingSettings) -> Objective:
-    """A registered objective beside a model that came as an object."""
-    pieces: dict[str, Any] = dict(recipe.objective_options)
-    if recipe.neighborhood is not None:
-        pieces["neighborhood"] = registry.load("neighborhoods", recipe.neighborhood)(space)
-    if recipe.edges is not None:
-        pieces["edges"] = recipe.edges
-        if "proposal" in signature(registry.load("edges", recipe.edges)).parameters:
-            pieces["proposal"] = training.PooledProposal(model, settings.pool, settings.seed)
-    return objectives.build(recipe.objective, space, **pieces)

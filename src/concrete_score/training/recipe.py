@@ -88,23 +88,39 @@ class Recipe:
         Raises:
             InputError: an unknown name or option, or pieces that do not fit.
         """
-        pieces: dict[str, Any] = {"space": space}
-        if self.neighborhood is not None:
-            pieces["neighborhood"] = _call(
-                registry.load("neighborhoods", self.neighborhood), pieces, {}, self.neighborhood
-            )
-        if self.noise is not None:
-            pieces["noise"] = _call(registry.load("noise", self.noise), pieces, self.noise_options, "noise")
-        weights = {"generator": generator(settings.seed, "weights")}
-        model = _call(registry.load("models", self.model), {**pieces, **weights}, self.model_options, "model")
+        model = self.build_model(space, settings)
+        objective = self.build_objective(space, settings, model)
+        check = getattr(objective, "check", None)  # ours have it; a third party's needs only what the protocol asks for
+        if check is not None:
+            check(model)
+        return Built(model, objective)
+
+    def build_model(self, space: Space, settings: TrainingSettings) -> nn.Module:
+        """The model with its first weights; also beside an objective that no name stands for."""
+        pieces = {**self._pieces(space), "generator": generator(settings.seed, "weights")}
+        model: nn.Module = _call(registry.load("models", self.model), pieces, self.model_options, "model")
+        return model
+
+    def build_objective(self, space: Space, settings: TrainingSettings, model: nn.Module) -> Objective:
+        """The objective; ``model`` is what a self-proposal draws from, and may be one that no name stands for."""
+        pieces = self._pieces(space)
         if self.edges is not None:
             pieces["edges"] = self.edges
             if "proposal" in signature(registry.load("edges", self.edges)).parameters:
                 pieces["proposal"] = PooledProposal(model, settings.pool, settings.seed)
-        objective = registry.load("objectives", self.objective)
-        built = _call(objective, pieces, self.objective_options, "objective")
-        built.check(model)
-        return Built(model, built)
+        loaded = registry.load("objectives", self.objective)
+        objective: Objective = _call(loaded, pieces, self.objective_options, "objective")
+        return objective
+
+    def _pieces(self, space: Space) -> dict[str, Any]:
+        """What model and objective may both ask for."""
+        pieces: dict[str, Any] = {"space": space}
+        if self.neighborhood is not None:
+            loaded = registry.load("neighborhoods", self.neighborhood)
+            pieces["neighborhood"] = _call(loaded, pieces, {}, self.neighborhood)
+        if self.noise is not None:
+            pieces["noise"] = _call(registry.load("noise", self.noise), pieces, self.noise_options, "noise")
+        return pieces
 
 
 def _call(builder: Callable[..., Any], pieces: Mapping[str, Any], options: Mapping[str, Any], where: str) -> Any:
