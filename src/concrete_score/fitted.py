@@ -1,6 +1,6 @@
 """A fitted model and the questions one asks of it: what the commands and the estimator share."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ PATHS = Budget(steps=100, chains=32, raise_chains=2, bound_rows=16, pilot_steps=
 PASSES = 2**14
 """Passes a variational bound may take: from 8 to 64 a row."""
 DRAWN = 2**16
-"""Rows drawn between two words of progress."""
+"""Rows drawn at a time, and between two words of progress."""
 TIE = 1e-12
 """Probabilities closer than this count as equal: rounding must not choose between them."""
 
@@ -151,12 +151,42 @@ class Fitted:
             InputError: before any work: a condition outside the space, a sampler that cannot run; or a condition of
                 probability zero, which is named.
         """
+        parts = list(self.sample_parts(n, generator, given, sampler, progress, passes=passes, watch=watch))
+        states = torch.cat([part.states for part in parts]) if len(parts) > 1 else parts[0].states
+        return replace(parts[0], states=states)
+
+    @torch.no_grad()
+    def sample_parts(
+        self,
+        n: int,
+        generator: torch.Generator,
+        given: Mapping[int, int] | None = None,
+        sampler: str | None = None,
+        progress: Progress | None = None,
+        *,
+        passes: int | None = None,
+        watch: Watch | None = None,
+    ) -> Iterator[Drawn]:
+        """The rows of `sample` in parts of at most `DRAWN` where the model draws them itself; else in one.
+
+        Memory is then that of a part, whatever ``n``. What can be wrong is said before the first part.
+
+        >>> from concrete_score.targets import asia
+        >>> fitted = Fitted(asia(), asia().space)
+        >>> [len(part.states) for part in fitted.sample_parts(100_000, torch.Generator())]
+        [65536, 34464]
+        """
         check_count(n, "n")
         x, observed = self._condition(given or {})
         self._refuse_without_levels(passes=passes, watch=watch)
         source = exact_sampler(self.model) if sampler in (None, "ancestral") and not given else None
         if source is not None:
-            return Drawn(self._own_draws(source, n, generator, progress), "ancestral")
+            for start in range(0, n, DRAWN):
+                states = source.sample(min(DRAWN, n - start), generator)
+                if progress is not None:
+                    progress(start + len(states), n)
+                yield Drawn(states, "ancestral")
+            return
         subject = "this condition" if given else "the model"
         conditioner = self._conditioner(sampler, lambda row: subject, passes, watch, given=bool(given))
         try:
@@ -170,7 +200,7 @@ class Fitted:
             and self.views.density.log_density(x).item() == -torch.inf
         ):
             raise self._impossible(given or {}, "probability 0")
-        return Drawn(done.states[:, 0], done.method, done.warnings)
+        yield Drawn(done.states[:, 0], done.method, done.warnings)
 
     @torch.no_grad()
     def evaluate(
@@ -324,14 +354,6 @@ class Fitted:
             where="given",
             fix="ask for something that can happen",
         )
-
-    def _own_draws(self, source: Any, n: int, generator: torch.Generator, progress: Progress | None) -> Tensor:
-        parts: list[Tensor] = []
-        for start in range(0, n, DRAWN):
-            parts.append(source.sample(min(DRAWN, n - start), generator))
-            if progress is not None:
-                progress(start + len(parts[-1]), n)
-        return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
 def most_probable(log_probs: Float[Tensor, "cells values"]) -> Integer[Tensor, " cells"]:

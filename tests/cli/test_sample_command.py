@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concrete_score.data import read_file
+from concrete_score.data import TableCodec, read_file
 from tests.cli import clinic
 
 
@@ -47,6 +47,22 @@ def test_the_same_seed_gives_the_same_rows_and_another_does_not(csm, run):
     one, two, other = (csm("sample", run, "-n", "50", "--seed", seed).out for seed in ("0", "0", "1"))
     assert one == two
     assert one != other
+
+
+def test_rows_are_written_in_parts_that_make_the_whole(csm, run, tmp_path, monkeypatch):
+    draw = ("sample", run, "-n", "70", "--quiet")
+    sizes, decode = [], TableCodec.decode
+    monkeypatch.setattr("concrete_score.fitted.DRAWN", 30)
+    monkeypatch.setattr(TableCodec, "decode", lambda codec, states: sizes.append(len(states)) or decode(codec, states))
+    wanted = rows_of(csm(*draw).out)[1:]
+    assert (len(wanted), sizes) == (70, [30, 30, 10])
+    for ending in ("csv", "tsv.gz", "parquet", "npy"):
+        path = tmp_path / f"drawn.{ending}"
+        code, _, err = csm(*draw[:-1], "--out", str(path))
+        assert code == 0
+        assert f"70 rows written to {path}" in err
+        assert [tuple(map(str, row)) for row in read_file(path).rows()] == wanted
+    assert [tuple(map(str, row)) for row in json.loads(csm(*draw, "--json").out)["rows"]] == wanted
 
 
 def test_json_has_columns_and_rows_of_the_columns_own_kinds(csm, run):

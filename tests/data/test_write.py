@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from concrete_score.data import TableCodec, TableOptions, as_frame, read_file, to_csv, write_table
+from concrete_score.data import TableCodec, TableOptions, as_frame, read_file, to_csv, write_parts, write_table
 from concrete_score.data.read import CSV
 from concrete_score.data.text import read_text
 from concrete_score.errors import InputError
@@ -34,6 +34,28 @@ def test_arrays_of_integers_too(tmp_path, ending):
     codec = TableCodec.fit(frame)
     write_table(codec.decode(codec.encode(frame).states), tmp_path / f"u.{ending}")
     assert (tmp_path / f"u.{ending}").read_bytes() == (tmp_path / f"t.{ending}").read_bytes()
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "data", "parquet", "csv.gz", "npy", "npz"])
+def test_parts_make_the_file_of_the_whole(tmp_path, ending):
+    frame = as_frame(TABLE.with_columns(c=pl.Series([0.5, 0.25, 7.5])))
+    codec = TableCodec.fit(frame, TableOptions(bins={"c": 2}))
+    states = codec.space.enumerate()
+    write_table(codec.decode(states), tmp_path / f"whole.{ending}")
+    for size in (1, 5, len(states)):
+        path = tmp_path / f"parts{size}.{ending}"
+        assert write_parts(map(codec.decode, states.split(size)), path) == len(states)
+        assert read_file(path).rows() == read_file(tmp_path / f"whole.{ending}").rows()
+
+
+def test_a_part_that_fails_leaves_nothing(tmp_path):
+    def parts():
+        yield as_frame(TABLE)
+        raise InputError("a good part", "another")
+
+    with pytest.raises(InputError, match="a good part"):
+        write_parts(parts(), tmp_path / "t.csv")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_blanks_are_empty_in_text_and_null_in_parquet(tmp_path):

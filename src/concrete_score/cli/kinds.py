@@ -3,7 +3,7 @@
 A command asks the kind of a run's codec, or of DATA itself, and never looks which one it is.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -84,8 +84,8 @@ class Kind(Protocol):
         """Say no to an output path before any work is done."""
         ...
 
-    def put(self, codec: Any, states: "Tensor", out: Path | None, console: Console) -> dict[str, Any]:
-        """Write what states mean, or print it; what JSON says of it."""
+    def put(self, codec: Any, parts: "Iterable[Tensor]", out: Path | None, console: Console) -> dict[str, Any]:
+        """Write what states mean that come in parts, or print it; what JSON says of it."""
         ...
 
     def schema(self, codec: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -51,17 +51,23 @@ def refuse_output(out: Path | None, form: "Form", console: Console) -> None:
 
 def put(frame: "Frame", out: Path | None, console: Console) -> None:
     """Write a table to its file, or as CSV to standard output."""
-    from concrete_score.data import to_csv, write_table
+    put_parts([frame], out, console)
+
+
+def put_parts(parts: "Iterable[Frame]", out: Path | None, console: Console) -> None:
+    """Write a table that comes in parts, at least one, each as soon as it is there."""
+    from concrete_score.data import to_csv, write_parts
 
     if out is not None:
-        write_table(frame, out, force=console.force)
-        console.say(f"{frame.num_rows} rows written to {out}")
+        rows = write_parts(parts, out, force=console.force)
+        console.say(f"{rows} rows written to {out}")
     elif not console.json:
-        text = to_csv(frame)
-        if sys.stdout.isatty():
-            # On a screen a stranger's control codes are shown, not obeyed; in a file or a pipe data stay data.
-            text = "\n".join(printable(line) for line in text.split("\n"))
-        _pour(text.encode("utf-8", "surrogateescape"))
+        for number, frame in enumerate(parts):
+            text = to_csv(frame, header=number == 0)
+            if sys.stdout.isatty():
+                # On a screen a stranger's control codes are shown, not obeyed; in a file or a pipe data stay data.
+                text = "\n".join(printable(line) for line in text.split("\n"))
+            _pour(text.encode("utf-8", "surrogateescape"))
 
 
 def long_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> str:
@@ -150,6 +156,7 @@ def _bar(work: str) -> Iterator[Callable[[int, int], None]]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), TimeRemainingColumn())
-    with Progress(*columns, console=Screen(stderr=True), transient=True) as bars:
+    # What is written to standard output meanwhile goes to a file or a pipe, and past the bar.
+    with Progress(*columns, console=Screen(stderr=True), transient=True, redirect_stdout=False) as bars:
         task = bars.add_task(work, total=None)
         yield lambda done, total: bars.update(task, completed=done, total=total)

@@ -1,6 +1,6 @@
 """Pictures, as commands meet them: one site a pixel, written as a grid, an array or a table of pixels."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,9 +120,11 @@ class Pictures:
         refuse_existing(out, console.force)
         refuse_output(out.with_suffix(".npy"), self.form(codec), Console(**{**vars(console), "force": True}))
 
-    def put(self, codec: "ImageCodec", states: "Tensor", out: Path | None, console: Console) -> dict[str, Any]:
+    def put(self, codec: "ImageCodec", parts: "Iterable[Tensor]", out: Path | None, console: Console) -> dict[str, Any]:
         """A grid or an array in a file, or a table of pixels."""
-        return put_pictures(codec, codec.decode(states), out, console)
+        import numpy as np
+
+        return put_pictures(codec, np.concatenate([codec.decode(states) for states in parts]), out, console)
 
     def schema(self, codec: "ImageCodec") -> dict[str, Any]:
         """Height, width, and how grey values become states."""

@@ -1,6 +1,11 @@
 """``csm sample``: rows or pictures drawn from a fitted model, rows also under conditions."""
 
+import sys
+from collections.abc import Iterable
+from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -9,6 +14,9 @@ from concrete_score.cli.options import Console, common_options, examples
 from concrete_score.cli.output import counting, out_option, pipes, warn
 from concrete_score.cli.trajectory import trajectory_of
 from concrete_score.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 passes_option = click.option(
     "--passes",
@@ -67,8 +75,9 @@ def sample(
     conditions = kind.given(codec, given)
     check_sampler(sampler)
     way = None if trajectory is None else trajectory_of(opened, trajectory, console)
-    with counting(console, "sampling") as progress:
-        drawn = opened.fitted.sample(
+    with ExitStack() as stack:
+        progress = stack.enter_context(counting(console, "sampling"))
+        parts = opened.fitted.sample_parts(
             count,
             opened.generator("sample"),
             given=conditions,
@@ -77,18 +86,23 @@ def sample(
             passes=passes,
             watch=None if way is None else way.see,
         )
-    console.say(
-        f"{count:,} rows: every column was given"
-        if drawn.method == "none"
-        else f"{count:,} {kind.noun} drawn by {drawn.method}"
-    )
-    warn(drawn.warnings)
-    if way is not None:
-        way.write()
-    with pipes():
-        value = kind.put(codec, drawn.states, out, console)
-        if console.json:
-            console.give(value, str)
+        first = next(parts)
+        states: Iterable[Tensor] = (part.states for part in chain([first], parts))
+        if console.json or (out is None and sys.stdout.isatty()):
+            states = list(states)
+            stack.close()  # a screen shows the bar or the rows, not both at once
+        console.say(
+            f"{count:,} rows: every column was given"
+            if first.method == "none"
+            else f"{count:,} {kind.noun} drawn by {first.method}"
+        )
+        warn(first.warnings)
+        if way is not None:
+            way.write()
+        with pipes():
+            value = kind.put(codec, states, out, console)
+            if console.json:
+                console.give(value, str)
 
 
 def check_sampler(name: str | None) -> None:

@@ -1,12 +1,12 @@
 """Tables, as commands meet them: one site a column."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from concrete_score.cli.options import Console, table
-from concrete_score.cli.output import put, refuse_output
+from concrete_score.cli.output import put, put_parts, refuse_output
 from concrete_score.cli.table_options import TableWishes
 from concrete_score.errors import InputError
 
@@ -119,11 +119,17 @@ class Tables:
         """Any table's ending."""
         refuse_output(out, codec.form, console)
 
-    def put(self, codec: "TableCodec", states: "Tensor", out: Path | None, console: Console) -> dict[str, Any]:
+    def put(self, codec: "TableCodec", parts: "Iterable[Tensor]", out: Path | None, console: Console) -> dict[str, Any]:
         """A table in a file, or CSV on standard output."""
-        frame = codec.decode(states)
+        from concrete_score.data import join
+
+        frames: Iterable[Frame] = map(codec.decode, parts)
+        if not console.json:
+            put_parts(frames, out, console)
+            return {}
+        frame = join(frames)
         put(frame, out, console)
-        return {"columns": list(frame.names), "rows": frame.rows()} if console.json else {}
+        return {"columns": list(frame.names), "rows": frame.rows()}
 
     def schema(self, codec: "TableCodec") -> dict[str, Any]:
         """One entry a column."""

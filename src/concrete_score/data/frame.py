@@ -4,7 +4,7 @@ A cell costs one byte while its column has fewer than 256 values. Columns of non
 may become is the codec's business.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -144,6 +144,26 @@ class Frame:
         from concrete_score.data.native import to_native
 
         return to_native(self)
+
+
+def join(parts: Iterable[Frame]) -> Frame:
+    """The parts of one table, at least one, below each other; their columns have the same values.
+
+    >>> from concrete_score.data import TableCodec, as_frame
+    >>> codec = TableCodec.fit(as_frame(pl.DataFrame({"smoke": ["no", "yes"], "age": [30, 41]})))
+    >>> join(map(codec.decode, codec.space.enumerate().split(3))).rows()
+    [('no', 30), ('no', 41), ('yes', 30), ('yes', 41)]
+    """
+    frames = list(parts)
+    columns = zip(*(frame.columns for frame in frames), strict=True)
+    return replace(frames[0], columns=tuple(map(_below, columns))) if len(frames) > 1 else frames[0]
+
+
+def _below(columns: Sequence[Column | Numbers]) -> Column | Numbers:
+    first = columns[0]
+    if isinstance(first, Numbers):
+        return replace(first, numbers=np.concatenate([column.numbers for column in columns]))  # type: ignore[union-attr]
+    return replace(first, codes=np.concatenate([column.codes for column in columns]))  # type: ignore[union-attr]
 
 
 def narrow(codes: Array, count: int) -> Array:

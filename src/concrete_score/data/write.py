@@ -2,18 +2,19 @@
 
 import gzip
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from concrete_score.data.frame import Array, Form, Frame
+from concrete_score.data.frame import Array, Form, Frame, join
 from concrete_score.data.native import to_array
 from concrete_score.errors import InputError
 from concrete_score.files import atomic, refuse_existing
 
-Writer = Callable[[Frame, Any], None]
+Writer = Callable[[Iterator[Frame], Any], None]
 
 
 def write_table(frame: Frame, path: str | Path, *, force: bool = False) -> None:
@@ -30,16 +31,35 @@ def write_table(frame: Frame, path: str | Path, *, force: bool = False) -> None:
     ...     Path(f"{folder}/out.csv").read_text()
     'a,b\\nno,1\\n,2\\n'
     """
-    path = Path(path)
-    writer, packed = writer_for(path, frame.form)
+    write_parts([frame], path, force=force)
+
+
+def write_parts(parts: Iterable[Frame], path: str | Path, *, force: bool = False) -> int:
+    """Write a table that comes in parts, at least one, whole or not at all; text never holds more than one of them.
+
+    Returns:
+        How many rows it has.
+    """
+    path, rest = Path(path), iter(parts)
+    first = next(rest)
+    writer, packed = writer_for(path, first.form)
     refuse_existing(path, force)
+    rows = 0
+
+    def counted() -> Iterator[Frame]:
+        nonlocal rows
+        for frame in chain([first], rest):
+            rows += frame.num_rows
+            yield frame
+
     with atomic(path, force=force) as draft, draft.open("wb") as file:
         if packed:
             # No time stamp: equal tables are equal files.
             with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as inner:
-                writer(frame, inner)
+                writer(counted(), inner)
         else:
-            writer(frame, file)
+            writer(counted(), file)
+    return rows
 
 
 def check_output(path: str | Path, form: Form, *, force: bool = False) -> None:
@@ -48,15 +68,15 @@ def check_output(path: str | Path, form: Form, *, force: bool = False) -> None:
     refuse_existing(Path(path), force)
 
 
-def to_csv(frame: Frame) -> str:
-    """A table as CSV text, for standard output.
+def to_csv(frame: Frame, *, header: bool = True) -> str:
+    """A table as CSV text, for standard output; a later part of one has no header.
 
     >>> from concrete_score.data import as_frame
     >>> to_csv(as_frame(np.array([[0, 1]])))
     'x0,x1\\n0,1\\n'
     """
     page = io.BytesIO()
-    _csv(frame, page)
+    _lines(frame, page, header=header)
     return page.getvalue().decode()
 
 
@@ -74,28 +94,34 @@ def writer_for(path: Path, form: Form) -> tuple[Writer, bool]:
     )
 
 
-def _csv(frame: Frame, file: Any, separator: str = ",", header: bool = True) -> None:
+def _lines(frame: Frame, file: Any, separator: str = ",", *, header: bool) -> None:
     frame.to_polars().write_csv(file, separator=separator, include_header=header)
 
 
-def _tsv(frame: Frame, file: Any) -> None:
-    _csv(frame, file, separator="\t")
+def _csv(parts: Iterator[Frame], file: Any, separator: str = ",") -> None:
+    for number, frame in enumerate(parts):
+        _lines(frame, file, separator, header=number == 0)
 
 
-def _data(frame: Frame, file: Any) -> None:
-    _csv(frame, file, header=False)
+def _tsv(parts: Iterator[Frame], file: Any) -> None:
+    _csv(parts, file, "\t")
 
 
-def _parquet(frame: Frame, file: Any) -> None:
-    frame.to_polars().write_parquet(file)
+def _data(parts: Iterator[Frame], file: Any) -> None:
+    for frame in parts:
+        _lines(frame, file, header=False)
 
 
-def _npy(frame: Frame, file: Any) -> None:
-    np.save(file, _plain(frame), allow_pickle=False)
+def _parquet(parts: Iterator[Frame], file: Any) -> None:
+    join(parts).to_polars().write_parquet(file)
 
 
-def _npz(frame: Frame, file: Any) -> None:
-    np.savez_compressed(file, x=_plain(frame))
+def _npy(parts: Iterator[Frame], file: Any) -> None:
+    np.save(file, _plain(join(parts)), allow_pickle=False)
+
+
+def _npz(parts: Iterator[Frame], file: Any) -> None:
+    np.savez_compressed(file, x=_plain(join(parts)))
 
 
 def _plain(frame: Frame) -> Array:
