@@ -300,3 +300,23 @@ def test_narrow_states_and_a_single_flag_of_observed_cells_are_welcome():
     whole = torch.ones((1, 1), dtype=torch.bool).expand(5, 6)
     assert torch.equal(Fitted(model, MIXED).impute(rows, whole, generator(0)).states, rows.long())
     assert Fitted(model, MIXED).explain(rows, 2).row.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+
+
+class RawHead:
+    """The exact Concrete scores of p, and anything at all where p is zero; -1 is a ratio of zero."""
+
+    def __init__(self, p):
+        self.p, self.neighborhood = p, hamming(p.space)
+
+    def log_ratios(self, x):
+        here = self.p.log_density(x).exp()[..., None]
+        there = self.p.log_density(self.neighborhood.neighbors(x)).exp()
+        return torch.where(here > 0, (there / here).log(), 0.4)
+
+
+def test_a_score_model_with_ratios_of_zero_has_the_likelihood_of_its_support():
+    p = pmf([[0.4, 0.3], [0.0, 0.3]])
+    fitted = Fitted(RawHead(p), p.space)
+    torch.testing.assert_close(fitted.views.normalized.probabilities, p.probabilities)
+    found = fitted.evaluate([[1, 1]], torch.Generator())
+    assert found.log_likelihood == pytest.approx(torch.tensor(0.3).log().item())

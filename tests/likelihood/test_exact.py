@@ -77,3 +77,11 @@ def test_heavy_tails_are_told():
     log_w = torch.randn(100, generator=g, dtype=torch.float64)
     assert log_mean(0.5 * log_w).warning is None
     assert "3." in log_mean(3.5 * log_w / log_w.std()).warning
+
+
+def test_one_large_weight_among_equal_ones_is_warned_of_though_it_hardly_widens_the_spread():
+    log_w = torch.zeros(1000, dtype=torch.float64)
+    log_w[0] = torch.tensor(1000.0).log()
+    found = log_mean(log_w)
+    assert found.spread < 0.3
+    assert "1000 chains count as 4.0" in found.warning

@@ -148,3 +148,16 @@ def test_refusals():
         with pytest.raises(InputError, match=match):
             call()
     assert isinstance(good.neighborhood, Product)
+
+
+def test_orders_are_all_different_so_that_a_contradiction_is_always_seen():
+    space = Space((5, 5))
+    score, x = Inconsistent(grid(space)), space.enumerate()
+    found = {round(path_spread(score, x, torch.Generator().manual_seed(seed)).mean, 9) for seed in range(40)}
+    assert len(found) == 1  # two sites have two orders, and both are walked
+    assert found.pop() > 0.1
+
+
+def test_one_site_has_one_path():
+    p = Pmf(Space((4,)), torch.randn(4, generator=torch.Generator().manual_seed(0)).double().log_softmax(0))
+    assert path_spread(DensityScore(p, hamming(p.space)), p.space.enumerate(), torch.Generator()).worst == 0

@@ -5,12 +5,22 @@ import torch
 from hypothesis import given
 
 from concrete_score.errors import InputError
-from concrete_score.likelihood import Annealing, EnumeratedAnnealing, Geometric, RBMPath, linear, uniform
+from concrete_score.likelihood import (
+    Annealing,
+    EnumeratedAnnealing,
+    Geometric,
+    RBMPath,
+    ais,
+    linear,
+    raise_,
+    reverse_ais,
+    uniform,
+)
 from concrete_score.likelihood.kernels import time_reversal
 from concrete_score.samplers import Composition, systematic
 from concrete_score.spaces import Space
-from concrete_score.targets import pmf, random_rbm
-from tests.likelihood.helpers import Unnormalized, annealings, random_problem
+from concrete_score.targets import asia, pmf, random_rbm
+from tests.likelihood.helpers import KERNELS, Unnormalized, annealings, random_problem
 
 
 @given(annealings())
@@ -150,3 +160,36 @@ def test_a_space_too_large_is_refused():
     model = Unnormalized(Space.bits(13), torch.zeros(2**13, dtype=torch.float64))
     with pytest.raises(InputError, match="at most 4096 states"):
         EnumeratedAnnealing(Annealing(Geometric(uniform(model.space), model), linear(2)))
+
+
+@pytest.mark.parametrize("kernel", sorted(KERNELS))
+def test_states_that_base_and_target_exclude_are_excluded_all_the_way(kernel):
+    base, target = (
+        pmf([[0.2, 0.7], [0.1, 0.0]]),
+        Unnormalized(Space((2, 2)), torch.tensor([3.0, 1, 2, 0]).double().log()),
+    )
+    path = Geometric(base, target)
+    for beta in (0.1, 0.5, 0.9):
+        assert path.at(beta).log_density(torch.tensor([1, 1])).item() == -torch.inf
+    annealing = Annealing(path, linear(4), KERNELS[kernel])
+    twin = EnumeratedAnnealing(annealing)
+    log_z = torch.tensor(6.0).double().log()
+    assert abs(twin.ais_moment().log() - log_z) < 1e-10
+    assert abs(twin.reverse_moment().log() + log_z) < 1e-10
+    torch.testing.assert_close(twin.raise_moment(), twin.annealed(), rtol=1e-10, atol=1e-10)
+    assert twin.ais_mean_log() <= log_z <= twin.reverse_mean_log()
+    assert twin.raise_mean_log()[3] == -torch.inf
+    g = torch.Generator().manual_seed(0)
+    up = ais(annealing, 4000, g)
+    assert abs(up.value - log_z) < 5 * up.stderr
+    down = reverse_ais(annealing, pmf([[3 / 6, 1 / 6], [2 / 6, 0.0]]).sample(4000, g), g)
+    assert abs(down.value - log_z) < 5 * down.stderr
+
+
+def test_rows_of_a_density_with_zeros_are_bounded_from_a_uniform_base():
+    model, g = asia(), torch.Generator().manual_seed(0)
+    rows = model.sample(20, g)
+    found = raise_(Annealing(Geometric(uniform(model.space), model), linear(50)), rows, g, chains=50)
+    twin = EnumeratedAnnealing(Annealing(Geometric(uniform(model.space), model), linear(50)))
+    expected = twin.raise_moment().log()[model.space.index(rows)]
+    assert ((found.values - expected).abs() < 6 * found.stderrs + 0.05).all()

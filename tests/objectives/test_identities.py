@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from concrete_score import registry
 from concrete_score.models import Table, mlp
-from concrete_score.neighborhoods import IndependenceProposal, grid, hamming
+from concrete_score.neighborhoods import IndependenceProposal, explicit, grid, hamming
 from concrete_score.noise import categorical
 from concrete_score.objectives import (
     All,
@@ -15,6 +15,7 @@ from concrete_score.objectives import (
     Denoising,
     MaximumLikelihood,
     SelfProposal,
+    build,
     discrete_marginalization,
     discrete_marginalization_uncorrected,
     divergences,
@@ -335,3 +336,41 @@ class _Loss(torch.nn.Module):
 
     def forward(self, draws):
         return self.objective.loss(self.model, draws)
+
+
+def test_what_never_happens_costs_nothing_even_where_the_model_knows_it():
+    """The exact twins at p itself, zeros and all: entropies and limits, not 0 times infinity."""
+    space, p = Space((3,)), torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64)
+    model, log2 = Table.from_pmf(space, p), torch.tensor(2.0).log().item()
+    assert MaximumLikelihood(space).exact(model, p).item() == pytest.approx(log2)
+    assert BregmanObjective(divergences.logistic, All(hamming(space))).exact(model, p).item() == pytest.approx(2 * log2)
+    wide, q = Space((3, 2)), torch.tensor([0.5, 0.5, 0, 0, 0, 0], dtype=torch.float64)
+    assert ratio_matching_multiclass(wide).exact(Table.from_pmf(wide, q), q).item() == pytest.approx(0.5)
+
+
+EVERY_WAY = {
+    "all": lambda space: build("csm", space, edges="all"),
+    "paired": lambda space: build("csm", space, edges="paired"),
+    "all, one-way": lambda space: build("csm", space, edges="all", neighborhood=explicit(space, [(0, 1), (1, 2)])),
+    "independent, one-way": lambda space: build(
+        "csm", space, edges="independent", neighborhood=explicit(space, [(0, 1), (1, 2)])
+    ),
+    "conditionals": ratio_matching_multiclass,
+    "marginalization": discrete_marginalization,
+    "likelihood": MaximumLikelihood,
+    "self-proposal": lambda space: BregmanObjective(
+        divergences.logistic, SelfProposal(IndependenceProposal(Table(space)))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EVERY_WAY)
+def test_narrow_rows_are_rows_and_no_rows_have_no_loss(name):
+    space = Space((3, 2))
+    objective, model = EVERY_WAY[name](space), random_table(space, torch.Generator().manual_seed(0), normalized=True)
+    rows = space.uniform(7, torch.Generator().manual_seed(1))
+    wide, narrow = (
+        objective.loss(model, objective.draw(x, torch.Generator().manual_seed(2))) for x in (rows, rows.to(torch.uint8))
+    )
+    assert torch.equal(wide, narrow)
+    assert objective.loss(model, objective.draw(rows[:0], torch.Generator())).shape == (0,)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from concrete_score.errors import InputError
 from concrete_score.models.derived import DensityScore
-from concrete_score.neighborhoods import cycle, cycle_two_way, explicit, grid_bounded, hamming
+from concrete_score.neighborhoods import chain, chain_two_way, cycle, cycle_two_way, explicit, grid_bounded, hamming
 from concrete_score.samplers import MetropolisHastings, run
 from concrete_score.spaces import Space
 from concrete_score.targets import Ising, pmf
@@ -182,3 +182,28 @@ def test_a_model_that_breaks_on_the_way_is_not_passed_over():
     kernel, g = MetropolisHastings(Scores(n, table), reading="mean"), torch.Generator().manual_seed(0)
     with pytest.raises(InputError, match="NaN"):
         run(kernel, [[0]], steps=50, generator=g, diagnose=False)
+
+
+@settings(max_examples=25)
+@given(data=st.data())
+def test_edges_known_one_way_are_read_that_way_whatever_else_is_impossible(data):
+    """Also where the ratio the model happens to keep first is zero: at zero states, and of a raw head below -1."""
+    space = Space((data.draw(st.integers(3, 5)),))
+    n = data.draw(st.sampled_from([chain, cycle]))(space)
+    table = torch.randn(space.num_states, n.num_slots, generator=data.draw(generators()), dtype=torch.float64)
+    zero = torch.tensor(data.draw(st.lists(st.booleans(), min_size=space.num_states, max_size=space.num_states)))
+    kernel = MetropolisHastings(Scores(n, table.masked_fill(zero[:, None], -torch.inf)))
+    rows, g = space.enumerate(), torch.Generator().manual_seed(0)
+    assert_counts_follow(step_counts(kernel, rows, 4000, g), kernel.transition_matrix())
+
+
+@pytest.mark.parametrize("make", [chain, chain_two_way])
+def test_a_zero_state_beside_the_way_changes_nothing(make):
+    p, g = pmf([0.3, 0.5, 0.2, 0.0]), torch.Generator().manual_seed(0)
+    kernel = MetropolisHastings(DensityScore(p, make(p.space)), laziness=0.1)
+    state = kernel.init(p.sample(20_000, g))
+    for _ in range(40):
+        state, _ = kernel.step(state, g)
+    share = torch.bincount(state.x[:, 0], minlength=4) / 20_000
+    error = (p.probabilities * (1 - p.probabilities) / 20_000).sqrt()
+    assert ((share - p.probabilities).abs() <= 4.5 * error).all()

@@ -14,7 +14,7 @@ from concrete_score.samplers.diagnostics import summarize
 from concrete_score.samplers.surrogates import ExactRatios, Gradient
 from concrete_score.scores import log_ratios
 from concrete_score.spaces import Space
-from concrete_score.targets import Ising, pmf, random_rbm
+from concrete_score.targets import Ising, asia, pmf, random_rbm
 from tests.samplers.checks import assert_counts_follow, assert_keeps, relaxed_targets, stationary, step_counts
 from tests.strategies import generators, pmfs, spaces
 
@@ -147,3 +147,33 @@ def test_bad_pieces_are_refused_before_any_work():
     kernel = MultiSite(p)
     with pytest.raises(InputError, match="at least 2 steps"):
         adapt(kernel, kernel.init([[0]]), torch.Generator(), 1)
+
+
+@pytest.mark.parametrize("balancing", ["sqrt", "barker", "min", "max"])
+def test_a_joint_proposal_that_is_impossible_is_rejected(balancing):
+    p = pmf([[0.4, 0.25, 0.0], [0.3, 0.0, 0.05]])
+    kernel, rows = MultiSite(p, 0.7, balancing), torch.tensor([[0, 0], [0, 1], [1, 0], [1, 2]])
+    matrix = kernel.transition_matrix()
+    counts = step_counts(kernel, rows, 5000, torch.Generator().manual_seed(0))
+    assert_counts_follow(counts, matrix[p.space.index(rows)])
+    assert (counts[:, p.probabilities == 0] == 0).all()
+
+
+def test_rows_of_the_chest_clinic_stay_possible():
+    model, g = asia(), torch.Generator().manual_seed(0)
+    kernel = MultiSite(model, 0.3)
+    state = kernel.init(model.sample(2000, g))
+    for _ in range(30):
+        state, _ = kernel.step(state, g)
+    assert model.log_density(state.x).isfinite().all()
+    p = model.log_density(model.space.enumerate()).exp()
+    share = torch.bincount(model.space.index(state.x), minlength=len(p)) / 2000
+    often = p > 0.01
+    assert ((share - p)[often].abs() < 4.5 * (p * (1 - p) / 2000).sqrt()[often]).all()
+
+
+def test_a_space_of_one_state_is_refused():
+    space = Space((1, 1))
+    for make in (MultiSite, GibbsWithGradients):
+        with pytest.raises(InputError, match="at least two states"):
+            make(Energy(space, generator=torch.Generator().manual_seed(0)))

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from concrete_score.errors import InputError
-from concrete_score.neighborhoods import chain, complete, cycle, cycle_two_way, explicit, grid, hamming, star
-from concrete_score.scores import log_ratios, pmf_log_ratios, recover
+from concrete_score.neighborhoods import chain, complete, cycle, cycle_two_way, explicit, grid, hamming, moore, star
+from concrete_score.scores import log_ratios, pmf_log_ratios, recover, recover_support
 from concrete_score.spaces import Space
 from concrete_score.targets import pmf
 from tests.strategies import connected_neighborhoods, generators, pmfs
@@ -139,3 +139,33 @@ def test_least_squares_beats_every_one_of_a_hundred_random_trees(make):
 def test_bad_input(call, words):
     with pytest.raises(InputError, match=words):
         call(cycle(Space((3,))))
+
+
+@given(data=st.data())
+def test_a_support_is_found_whatever_its_zero_states_say(data):
+    n = data.draw(st.sampled_from([hamming, moore]))(Space((3, 2, 2)))
+    p = torch.rand(12, generator=data.draw(generators()), dtype=torch.float64) + 0.1
+    zero = data.draw(st.lists(st.integers(1, 11), max_size=3, unique=True))
+    p[zero] = 0.0
+    p = p / p.sum()
+    states, anything = n.space.enumerate(), torch.randn(12, n.num_slots, generator=data.draw(generators())).double()
+    ratios = torch.where(p[:, None] > 0, p[n.space.index(n.neighbors(states))].log() - p[:, None].log(), anything)
+    try:
+        expected = recover(ratios[p > 0], n, states[p > 0]).log_pmf
+    except InputError:  # the support is in pieces
+        with pytest.raises(InputError):
+            recover_support(ratios, n)
+        return
+    found = recover_support(ratios, n)
+    torch.testing.assert_close(found.log_pmf.exp(), p, atol=1e-10, rtol=1e-10)
+    torch.testing.assert_close(found.log_pmf, expected)
+
+
+def test_a_ratio_of_zero_that_others_deny_is_read_from_its_far_end():
+    n = hamming(Space((3, 2)))
+    p = torch.tensor([0.1, 0.2, 0.3, 0.15, 0.05, 0.2], dtype=torch.float64)
+    ratios = pmf_log_ratios(p, n)
+    ratios[0, 0] = -torch.inf
+    torch.testing.assert_close(recover_support(ratios, n).log_pmf.exp(), p)
+    with pytest.raises(InputError, match="towards every state"):
+        recover_support(torch.full_like(ratios, -torch.inf), n)

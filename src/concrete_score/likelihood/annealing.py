@@ -84,7 +84,8 @@ class Interpolated:
         target = self.target.log_density(x).double()
         if self.beta == 1:
             return target
-        return torch.lerp(self.base.log_density(x).double(), target, self.beta)
+        # Not `lerp`, whose difference of two -inf is no number.
+        return (1 - self.beta) * self.base.log_density(x).double() + self.beta * target
 
 
 @dataclass(frozen=True, eq=False)

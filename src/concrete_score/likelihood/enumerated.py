@@ -83,7 +83,8 @@ class EnumeratedAnnealing:
 
     def ais_mean_log(self) -> Tensor:
         """``E log w`` of one AIS chain, at most log Z."""
-        return (torch.stack(self._marginals()[:-1]) * self._log_ratios).sum()
+        marginals = torch.stack(self._marginals()[:-1])
+        return torch.where(marginals > 0, marginals * self._log_ratios, 0.0).sum()
 
     def reverse_mean_log(self) -> Tensor:
         """``E log w`` of one reverse chain from an exact sample, at least log Z."""
@@ -99,7 +100,8 @@ class EnumeratedAnnealing:
 
     @cached_property
     def _log_ratios(self) -> Tensor:
-        return self.log_densities.diff(dim=0)
+        # Where both are zero no chain ever is.
+        return self.log_densities.diff(dim=0).nan_to_num(nan=0.0, neginf=-torch.inf)
 
     def _marginals(self) -> list[Tensor]:
         marginals = [self.log_densities[0].exp()]
@@ -110,16 +112,22 @@ class EnumeratedAnnealing:
     def _descent(self, power: int | float) -> Tensor:
         """``E[Π_k r_k(x_{k-1})^-power | x_K = x]`` ``(S,)``, from the bottom up."""
         value = torch.ones_like(self.log_densities[0])
-        for log_ratio, backward in zip(self._log_ratios, self._matrices(backward=True), strict=True):
+        for log_ratio, backward in self._descents():
             value = backward @ ((-power * log_ratio).exp() * value)
         return value
 
     def _descent_mean_log(self) -> Tensor:
         """``E[Σ_k log r_k(x_{k-1}) | x_K = x]`` ``(S,)``."""
         value = torch.zeros_like(self.log_densities[0])
-        for log_ratio, backward in zip(self._log_ratios, self._matrices(backward=True), strict=True):
+        for log_ratio, backward in self._descents():
             value = backward @ (log_ratio + value)
         return value
+
+    def _descents(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """``log r_k`` and the reversed matrix that leads there, from the bottom up; a chain never enters a zero of f_k,
+        so the ratio of one, which is none, is given as 0."""
+        for log_ratio, backward in zip(self._log_ratios, self._matrices(backward=True), strict=True):
+            yield log_ratio.nan_to_num(neginf=0.0), backward
 
     def _matrices(self, backward: bool = False) -> Iterator[Tensor]:
         """The matrices of ``T_1, …, T_K``, or of their time reversals, ``sweeps`` times each."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import factorial
 from typing import Any, NamedTuple
 
 import torch
@@ -118,13 +119,13 @@ class PathSpread(NamedTuple):
 def path_spread(
     model: Any, x: States, generator: torch.Generator, orders: int = 4, reference: Any = None
 ) -> PathSpread:
-    """The standard deviation of `PathDensity` over random orders of the sites, for each row ``(N, D)``.
+    """The standard deviation of `PathDensity` over different random orders of the sites, for each row ``(N, D)``.
 
     Args:
         model: a score model whose edges change one site.
         x: ``(N, D)``.
         generator: of the orders.
-        orders: how many, at least 2.
+        orders: how many, at least 2; of few sites no more than there are.
         reference: where all paths start.
 
     >>> from concrete_score.models.derived import DensityScore
@@ -137,8 +138,11 @@ def path_spread(
     """
     check_count(orders, "orders", 2)
     sites = PathDensity(model, reference).space.num_sites
-    drawn = [torch.randperm(sites, generator=generator, device=generator.device).tolist() for _ in range(orders)]
+    drawn: dict[tuple[int, ...], None] = {}
+    while len(drawn) < min(orders, factorial(min(sites, 20))):  # all different: of two equal ones nothing is learned
+        order = torch.randperm(sites, generator=generator, device=generator.device)
+        drawn[tuple(order.tolist())] = None
     values = torch.stack([PathDensity(model, reference, order).log_density(x) for order in drawn])
     check_finite(values, "log-density", "the score model is broken on the way, or the reference is impossible")
-    spread = values.std(0)
+    spread = values.std(0) if len(values) > 1 else torch.zeros_like(values[0])
     return PathSpread(float(spread.mean()), float(spread.max()), spread)

@@ -18,7 +18,7 @@ from concrete_score.noise import FactorizedNoise
 from concrete_score.protocols import DensityModel, Neighborhood, NoiseConditional, ScoreModel
 from concrete_score.samplers.base import all_edits
 from concrete_score.samplers.completions import COMPLETIONS
-from concrete_score.scores import recover
+from concrete_score.scores import recover, recover_support
 from concrete_score.shapes import States
 from concrete_score.spaces import ENUMERATION_LIMIT, Space
 from concrete_score.targets.pmf import Pmf, from_density
@@ -85,12 +85,12 @@ class Views:
             small = self.space.num_states <= COMPLETIONS and not isinstance(self.model, Table | Pmf)
             return from_density(self.model) if small else self.model
         if self.space.num_states <= RECOVERED:
-            try:
-                states = self.space.enumerate()
-                found = recover(self.score.log_ratios(states), self.score.neighborhood)
-                return Pmf(self.space, found.log_pmf)
-            except InputError:
-                pass  # ratios of zero, from a raw head: no distribution fits them, but paths may avoid them
+            ratios = self.score.log_ratios(self.space.enumerate())
+            for way in (recover, recover_support):
+                try:
+                    return Pmf(self.space, way(ratios, self.score.neighborhood).log_pmf)
+                except InputError:
+                    pass  # ratios of zero, from a raw head: a support may fit them, or paths avoid them
         try:
             path = PathDensity(self.score)
         except InputError:

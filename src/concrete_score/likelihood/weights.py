@@ -13,6 +13,8 @@ LogWeights = Float[Tensor, "*rows chains"]
 
 HEAVY = 1.0
 """A spread of log-weights, in nats, beyond which a mean of weights hangs on few chains."""
+FEW = 0.1
+"""A share of effective chains below which it does too: a few large weights hardly widen the spread."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,10 @@ class LogMean:
     @property
     def warning(self) -> str | None:
         """Plain words where the tails are too heavy for the standard error to be believed, else None."""
-        if self.spread <= HEAVY:
+        if self.spread <= HEAVY and self.effective >= FEW * self.chains:
             return None
         return (
-            f"log-weights spread over {self.spread:.1f} nats, so {self.chains} chains count as {self.effective:.1f}: "
+            f"log-weights spread over {self.spread:.1f} nats, and {self.chains} chains count as {self.effective:.1f}: "
             "the bound holds but is loose, and its standard error is too small; anneal in more steps"
         )
 

@@ -93,7 +93,7 @@ class NeighborhoodBase(ABC):
         """The ``j``-th pair ``(x, slot)`` with ``N(x)_slot = y``."""
         table = self.reverse_table
         at = table.start.to(y.device)[self.space.index(y)] + j
-        return self.space.state(table.source.to(y.device)[at]), table.slot.to(y.device)[at]
+        return self.space.state(table.source.to(y.device)[at]).to(y.dtype), table.slot.to(y.device)[at]
 
     def back_slot(self, x: States, slot: Slots) -> Slots:
         """The slot that leads from ``N(x)_slot`` back to ``x`` ``(...)``; -1 where none does."""

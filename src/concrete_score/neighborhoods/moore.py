@@ -34,7 +34,7 @@ class Moore(NeighborhoodBase):
 
     @cached_property
     def num_slots(self) -> int:
-        """K = Π min(size, 3) - 1."""
+        """K = Π radix - 1, with ``min(size, 3)`` steps of a site; bounded, 3 wherever there is more than one value."""
         return prod(self._radices) - 1
 
     @property

@@ -78,7 +78,7 @@ class IndependenceProposal:
     @torch.no_grad()
     def draw(self, x: States, m: int, generator: torch.Generator) -> Proposal:
         """``m`` independent draws of ``q̄`` for each row ``(B, m, D)``."""
-        target = self.proposal.sample(len(x) * m, generator).reshape(len(x), m, -1)
+        target = self.proposal.sample(len(x) * m, generator).reshape(len(x), m, x.shape[-1])
         density: Tensor = self.proposal.log_density(torch.cat([x[:, None], target], 1))
         return Proposal(target, density[:, 1:], density[:, :1].expand(-1, m))
 

@@ -14,6 +14,7 @@ from concrete_score.neighborhoods import check_same_space
 from concrete_score.objectives.divergences import Bregman
 from concrete_score.objectives.edges import Edges, bregman_loss, log_ratios_of, scores_of
 from concrete_score.objectives.estimators.base import EdgeEstimator
+from concrete_score.objectives.expectation import expectation
 from concrete_score.protocols import DensityModel, is_raw
 from concrete_score.shapes import PerState, PerStateTable, States
 
@@ -69,7 +70,7 @@ class BregmanObjective:
 
     def exact(self, model: Any, pmf: PerStateTable) -> Tensor:
         """``J_f`` itself, summed over all states and edges."""
-        return pmf @ self.loss(model, self.edges.enumerated()).to(pmf.dtype)
+        return expectation(pmf, self.loss(model, self.edges.enumerated()))
 
     def _chunk_loss(self, model: Any, draws: Any, number: int) -> Tensor:
         edges: Edges = draws.chunk(number)

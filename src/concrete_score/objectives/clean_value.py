@@ -14,6 +14,7 @@ from torch import Tensor
 from concrete_score.errors import InputError
 from concrete_score.neighborhoods import check_same_space
 from concrete_score.objectives.denoising import pair_probability
+from concrete_score.objectives.expectation import expectation
 from concrete_score.objectives.levels import chosen_levels
 from concrete_score.protocols import Noise, NoiseConditional
 from concrete_score.shapes import PerState, PerStateTable, States
@@ -100,9 +101,7 @@ class CleanValue:
         for level in self.chosen_levels:
             draws = CleanDraws(noisy, torch.full((len(noisy),), level), clean)
             weight = pmf.repeat_interleave(len(states)) * pair_probability(self.noise, noisy, clean, level)
-            losses = self.loss(model, draws).to(pmf.dtype)
-            # What never happens costs nothing, however impossible a model thinks it.
-            total = total + torch.where(weight > 0, weight * losses, 0.0).sum()
+            total = total + expectation(weight, self.loss(model, draws))
         return total / len(self.chosen_levels)
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from concrete_score.errors import InputError
 from concrete_score.neighborhoods import check_same_space
+from concrete_score.objectives.expectation import expectation
 from concrete_score.protocols import DensityModel
 from concrete_score.shapes import PerState, PerStateTable, States
 from concrete_score.spaces import Space
@@ -88,7 +89,7 @@ class SiteConditionalObjective:
         x = self.space.enumerate()
         site = torch.arange(self.space.num_sites).expand(len(x), -1)
         draws = SiteDraws(x, site, torch.ones(site.shape, dtype=torch.float64))
-        return pmf @ self.loss(model, draws).to(pmf.dtype)
+        return expectation(pmf, self.loss(model, draws))
 
 
 def site_log_conditionals(model: DensityModel, x: Tensor, site: Tensor, chunk: int = CHUNK) -> tuple[Tensor, Tensor]:
@@ -101,11 +102,11 @@ def site_log_conditionals(model: DensityModel, x: Tensor, site: Tensor, chunk: i
     exists = value < sizes[site][..., None]
     step = max(1, chunk // (x.shape[-1] * site.shape[1] * len(value)))
     parts = []
-    for start in range(0, len(x), step):
+    for start in range(0, max(1, len(x)), step):  # of no rows, one part of none
         rows, at = x[start : start + step], site[start : start + step]
         shape = (*at.shape, len(value))
         candidate = torch.minimum(value.expand(shape), sizes[at][..., None] - 1)  # beyond a site's size: masked below
-        edited = rows[:, None, None].expand(*shape, -1).clone()
+        edited = rows[:, None, None].expand(*shape, -1).to(torch.int64, copy=True)
         edited.scatter_(-1, at[..., None, None].expand(*shape, 1), candidate[..., None])
         density: Tensor = model.log_density(edited)
         parts.append(density.masked_fill(~exists[start : start + step], -torch.inf).log_softmax(-1))

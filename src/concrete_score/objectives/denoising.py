@@ -15,6 +15,7 @@ from torch import Tensor
 from concrete_score.errors import InputError
 from concrete_score.neighborhoods import check_same_space
 from concrete_score.objectives.divergences import Bregman
+from concrete_score.objectives.expectation import expectation
 from concrete_score.objectives.levels import chosen_levels
 from concrete_score.protocols import DensityModel, Neighborhood, Noise, NoiseConditional, is_raw
 from concrete_score.scores import log_ratios
@@ -121,7 +122,7 @@ class Denoising:
             target = self.noise.log_ratios(noisy, clean, level, self.neighborhood)
             draws = NoisyDraws(noisy, torch.full((len(noisy),), level), target)
             weight = pmf.repeat_interleave(len(states)) * pair_probability(self.noise, noisy, clean, level)
-            total = total + weight @ self.loss(model, draws).to(pmf.dtype)
+            total = total + expectation(weight, self.loss(model, draws))
         return total / len(self.chosen_levels)
 
     def _log_ratios(self, model: Any, noisy: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from concrete_score.errors import InputError
 from concrete_score.neighborhoods import check_same_space
+from concrete_score.objectives.expectation import expectation
 from concrete_score.protocols import DensityModel
 from concrete_score.shapes import PerState, PerStateTable, States
 from concrete_score.spaces import Space
@@ -59,4 +60,4 @@ class MaximumLikelihood:
 
     def exact(self, model: Any, pmf: PerStateTable) -> Tensor:
         """The cross-entropy of ``pmf`` and the model."""
-        return pmf @ self.loss(model, Rows(self.space.enumerate())).to(pmf.dtype)
+        return expectation(pmf, self.loss(model, Rows(self.space.enumerate())))

@@ -108,7 +108,9 @@ def measure_consistency(model: Any, states: States, generator: torch.Generator, 
 def edge_differences(model: ScoreModel, states: States, generator: torch.Generator) -> Float[Tensor, " edges"]:
     """``|l(x→y) + l(y→x)|`` of some edges at each row that the model knows both ways ``(E,)``; zero states left out."""
     n = model.neighborhood
-    x = states.repeat_interleave(min(SLOTS, max(1, n.num_slots)), 0)
+    if not n.num_slots:
+        return torch.empty(0, dtype=torch.float64)
+    x = states.repeat_interleave(min(SLOTS, n.num_slots), 0)
     slot = n.draw(x, generator)
     forward = pick(model.log_ratios(x), slot).double()
     back = n.back_slot(x, slot)

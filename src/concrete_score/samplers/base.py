@@ -79,6 +79,12 @@ def check_edges(neighborhood: Neighborhood) -> None:
         raise InputError("a neighborhood with at least one edge", "none", where="neighborhood", fix="use `hamming`")
 
 
+def check_moves(space: Space) -> None:
+    """So does one that changes sites."""
+    if space.num_states == 1:
+        raise InputError("a space of at least two states", "one", where="model", fix="there is nothing to sample")
+
+
 def check_share(value: float, name: str) -> None:
     """Laziness: a probability below one, else no chain ever moves."""
     if not 0 <= value < 1:

@@ -11,7 +11,7 @@ from concrete_score.models.layers import draw_categories
 from concrete_score.protocols import Info, State
 from concrete_score.samplers import matrices
 from concrete_score.samplers.balancing import find_balancing
-from concrete_score.samplers.base import accept, check_log_density, check_start, choose, pick, uniform
+from concrete_score.samplers.base import accept, check_log_density, check_moves, check_start, choose, pick, uniform
 from concrete_score.samplers.relaxed import relax
 from concrete_score.samplers.surrogates import Gradient, Local, check_density, other_index, other_values
 from concrete_score.spaces import Space
@@ -42,6 +42,7 @@ class GibbsWithGradients:
 
     def __post_init__(self) -> None:
         check_density(self.model, "gwg")
+        check_moves(self.model.space)
         find_balancing(self.balancing)
         self._surrogate  # noqa: B018 - built, and thereby checked, at once
 

@@ -12,7 +12,7 @@ from concrete_score.errors import InputError
 from concrete_score.protocols import Info, State
 from concrete_score.samplers import matrices
 from concrete_score.samplers.balancing import find_balancing
-from concrete_score.samplers.base import accept, check_log_density, check_start, choose, uniform
+from concrete_score.samplers.base import accept, check_log_density, check_moves, check_start, choose, uniform
 from concrete_score.samplers.surrogates import Surrogate, check_density, find_surrogate, other_index, other_values
 from concrete_score.spaces import Space
 
@@ -62,6 +62,7 @@ class MultiSite:
 
     def __post_init__(self) -> None:
         check_density(self.model, "multi_site")
+        check_moves(self.model.space)
         find_balancing(self.balancing)
         if not (self.step_size > 0 and isfinite(self.step_size)):
             raise InputError("a positive number", str(self.step_size), where="step_size")
@@ -87,7 +88,9 @@ class MultiSite:
         there = self._look(y, state.clamped)
         log_forward = self._log_proposal(x, y, here)
         log_backward = self._log_proposal(y, x, there)
-        accepted = accept(there.log_density - here.log_density + log_backward - log_forward, generator)
+        log_accept = there.log_density - here.log_density + log_backward - log_forward
+        # Back from an impossible state every ratio is infinite, and their sum no number.
+        accepted = accept(log_accept.masked_fill(there.log_density == -torch.inf, -torch.inf), generator)
         moved = State(choose(accepted, y, x), state.clamped, choose(accepted, there, here))
         return moved, Info(accepted, self._surrogate.passes)
 

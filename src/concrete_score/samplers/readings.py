@@ -107,7 +107,7 @@ class ScoreReading:
         """One pass at ``y``, none of it at states known to be impossible."""
         to, back = self._slots(x, slot, y)
         forward = _read(here.log_ratios, to)
-        impossible = forward == -torch.inf
+        impossible = (to >= 0) & (forward == -torch.inf)
         there = self.model.log_ratios(go_where(~impossible, y, x))
         backward = -_read(there, back)
         both = (to >= 0) & (back >= 0) & ~impossible

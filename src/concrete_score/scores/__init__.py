@@ -8,3 +8,4 @@ from concrete_score.scores.recovery import Recovery as Recovery
 from concrete_score.scores.recovery import recover as recover
 from concrete_score.scores.stein import central_difference_score as central_difference_score
 from concrete_score.scores.stein import scaled_score as scaled_score
+from concrete_score.scores.zeros import recover_support as recover_support

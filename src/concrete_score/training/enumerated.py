@@ -47,7 +47,8 @@ class Enumerated:
 
     def loss(self, model: Any, draws: "WeighedEdges") -> PerState:
         """``S p(x)`` times the loss of each state, so that the mean is the exact objective ``(S,)``."""
-        return draws.weight * self.objective.loss(model, draws.edges)
+        losses = self.objective.loss(model, draws.edges)
+        return torch.where(draws.weight > 0, draws.weight * losses, 0.0)
 
     def exact(self, model: Any, pmf: PerStateTable) -> Tensor:
         """As the objective."""

@@ -72,13 +72,14 @@ class AllEdges:
     def _blocks(self) -> list[tuple[slice, int, int]]:
         """Rows, first slot and last-plus-one slot of each chunk."""
         n, sites = self.neighborhood, self.x.shape[-1]
-        count = n.num_slots if n.symmetric else max(n.num_slots, int(n.reverse_degree(self.x).max()))
+        into = 0 if n.symmetric or not len(self.x) else int(n.reverse_degree(self.x).max())
+        count = max(n.num_slots, into)
         nodes = max(1, self.limit // (sites if n.symmetric else 2 * sites))
         slots = min(count, max(1, nodes - 1))
         rows = max(1, nodes // (1 + slots))
         return [
             (slice(row, row + rows), slot, min(slot + slots, count))
-            for row in range(0, len(self.x), rows)
+            for row in range(0, max(1, len(self.x)), rows)  # of no rows, one block of none
             for slot in range(0, count, slots)
         ]
 
