@@ -320,3 +320,19 @@ def test_a_score_model_with_ratios_of_zero_has_the_likelihood_of_its_support():
     torch.testing.assert_close(fitted.views.normalized.probabilities, p.probabilities)
     found = fitted.evaluate([[1, 1]], torch.Generator())
     assert found.log_likelihood == pytest.approx(torch.tensor(0.3).log().item())
+
+
+def test_the_likelihood_of_ratios_that_are_of_no_distribution_says_so():
+    space, g = Space((3, 2, 2)), torch.Generator().manual_seed(0)
+    table = 2 * torch.randn(12, hamming(space).num_slots, generator=g, dtype=torch.float64)
+
+    class Contradicting:
+        neighborhood = hamming(space)
+
+        def log_ratios(self, x):
+            return table[space.index(x)]
+
+    (told,) = Fitted(Contradicting(), space).evaluate(space.enumerate(), g).warnings
+    assert "of no one distribution" in told
+    p = pmf(torch.rand(12, generator=g).double().softmax(0), space)
+    assert Fitted(DensityScore(p, hamming(space)), space).evaluate(space.enumerate(), g).warnings == ()

@@ -40,6 +40,16 @@ def refuse_existing(path: Path, force: bool) -> None:
         raise InputError("a new output path", "one that exists", where=str(path), fix="choose another or add --force")
 
 
+def refuse_unwritable(path: Path) -> None:
+    """Likewise where nobody may write."""
+    standing = path if path.is_dir() else next(parent for parent in path.absolute().parents if parent.exists())
+    if not standing.is_dir():
+        raise InputError("a folder to write into", "a file", where=str(standing), fix="choose another --out")
+    if not os.access(standing, os.W_OK | os.X_OK):
+        came = "one that does not let you"
+        raise InputError("a folder to write into", came, where=str(standing), fix="choose another --out")
+
+
 def write_text(path: str | Path, text: str, *, force: bool = True) -> None:
     """Write UTF-8 text atomically."""
     with atomic(path, force=force) as draft:

@@ -218,7 +218,8 @@ class Fitted:
         known = self.views.normalized
         if known is not None:
             found = exact(known, rows)
-            return found if known is self.model else replace(found, method="enumeration")
+            summed = replace(found, method="enumeration", warnings=(*found.warnings, *self.views.doubts))
+            return found if known is self.model else summed
         if words := self.views.why_no_density():
             return LogLikelihood(rows=len(rows), sites=self.space.num_sites, method="none", warnings=(words,))
         budget = budget or (Budget() if self.views.score is None else PATHS)

@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from concrete_score import __version__
 from concrete_score.errors import InputError
-from concrete_score.files import canonical_json, digest, write_text
+from concrete_score.files import canonical_json, digest, refuse_unwritable, write_text
 
 if TYPE_CHECKING:
     import torch
@@ -340,12 +340,14 @@ def refuse_occupied(path: str | Path) -> None:
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
         raise InputError("a directory", "a file", where=str(folder), fix="choose another --out")
+    refuse_unwritable(folder)
     if folder.is_dir() and any(folder.iterdir()):
+        known = exists(folder)
         raise InputError(
             "a new run directory",
-            "one that exists",
+            "one that exists" if known else f"a folder of other files, without a {RUN}",
             where=str(folder),
-            fix="choose another, go on with --resume, or replace it with --force",
+            fix="choose another, go on with --resume, or replace it with --force" if known else "choose another --out",
         )
 
 

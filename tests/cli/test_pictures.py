@@ -361,3 +361,22 @@ class TestMistakes:
 
 def test_digits_are_known_by_name():
     assert load_images("digits").pixels.shape == (299, 8, 8)
+
+
+def test_pictures_of_another_scale_are_pointed_out(csm, run, tmp_path):
+    path = tmp_path / "bits.npy"
+    np.save(path, stripes(6, top=1))
+    assert (
+        "every pixel counts as black: the largest grey value is 1, in training it was 255"
+        in csm("evaluate", run, str(path)).err
+    )
+    torn = stripes(2, top=1).astype(np.int16)
+    torn[:, :, 3:] = -1
+    np.save(path, torn)
+    assert "every pixel counts as black" in csm("impute", run, str(path), "--passes", "4").err
+    np.save(path, stripes(2, top=0))
+    assert "black" not in csm("evaluate", run, str(path)).err
+
+
+def test_an_unknown_ending_names_those_of_pictures(misused, run, tmp_path):
+    assert "ending in .png, .csv" in misused("sample", run, "-n", "2", "--out", str(tmp_path / "a.jpg"))

@@ -1,7 +1,11 @@
 """``csm sample``: rows of the model's own law, under conditions, in every form; mistakes in one line."""
 
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
+from time import monotonic, sleep
 
 import numpy as np
 import polars as pl
@@ -181,3 +185,36 @@ def test_a_strangers_names_reach_the_screen_escaped_and_a_pipe_unchanged(csm, mi
     shown = csm("sample", base, "-n", "50", "--quiet").out
     assert all(line.isprintable() for line in shown.split("\n"))
     assert shown.startswith("\\x1b[31mred,age,ill\n")
+
+
+def test_a_dash_is_no_file(misused, run):
+    assert "leave it out for standard output" in misused("sample", run, "-n", "2", "--out", "-")
+
+
+def test_a_folder_that_is_not_theirs_is_refused_before_the_work(misused, run, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, mode: not mode & os.W_OK)
+    err = misused("sample", run, "-n", "2", "--out", str(tmp_path / "drawn.csv"))
+    assert f"{tmp_path}: expected a folder to write into" in err
+
+
+def test_a_program_told_to_end_leaves_no_draft(run, tmp_path):
+    out = tmp_path / "drawn.csv"
+    words = [sys.executable, "-m", "concrete_score", "sample", run, "-n", "900000000", "--out", str(out), "--quiet"]
+    with subprocess.Popen(words) as drawing:
+        deadline = monotonic() + 120
+        while not list(tmp_path.iterdir()) and monotonic() < deadline:
+            sleep(0.05)
+        assert [path.name for path in tmp_path.iterdir()] == [f".drawn.{drawing.pid}.draft.csv"]
+        drawing.terminate()
+        assert drawing.wait(60) == 143
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_that_never_learned_is_called_so(csm, run, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text(csm("sample", run, "-n", "200", "--quiet").out)
+    words = ("--model", "mlp", "--objective", "logistic", "--lr", "1e6", "--steps", "40", "--set", "valid_every=10")
+    assert csm("fit", str(path), "--out", str(tmp_path / "run"), *words, "--quiet", "--no-report").code == 1
+    code, out, err = csm("sample", str(tmp_path / "run"), "-n", "3")
+    assert (code, len(rows_of(out))) == (0, 4)
+    assert "as it was before training" in err

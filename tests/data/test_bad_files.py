@@ -156,3 +156,9 @@ def test_an_output_that_exists_is_not_touched(tmp_path):
 def _table(folder):
     (folder / "in.csv").write_text("a,b\n1,2\n")
     return folder / "in.csv"
+
+
+def test_numbers_but_for_a_word_are_told_from_text(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n" + "".join(f"{k}.5,{k % 2}\n" for k in range(20)) + "NA,1\n?,0\n")
+    refused(path, r"'a' .numbers but for '\?', 'NA'.; add --na '\?' --na NA", TableOptions(bins={"a": 3}))

@@ -4,7 +4,9 @@ from math import inf, nan
 
 import pytest
 
-from concrete_score.training.guard import ADVICE, EXPLOSION, Guard, explain, recount
+from concrete_score.objectives import build
+from concrete_score.spaces import Space
+from concrete_score.training.guard import ADVICE, EXPLOSION, SLOWER, Guard, advice_for, explain, recount
 
 
 def seen(*losses: float) -> Guard:
@@ -81,3 +83,12 @@ def test_the_explanation_says_what_happened_what_is_kept_and_what_to_try():
     assert "a cliff" in once
     assert once.endswith(ADVICE)
     assert "no model better" in explain("x", 9, 0, 0)
+
+
+def test_advice_follows_the_objective():
+    space = Space.bits(3)
+    for name in ("csm", "score_entropy", "discrete_marginalization"):
+        assert advice_for(build(name, space)) == ADVICE
+    for name in ("logistic", "ratio_matching", "maximum_likelihood", "ratio_matching_multiclass"):
+        assert advice_for(build(name, space)) == SLOWER
+    assert "no lower bound" not in SLOWER

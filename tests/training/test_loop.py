@@ -186,7 +186,7 @@ def test_blow_ups_without_end_stop_with_the_best_model_and_an_explanation():
     assert ended.diverged
     assert ended.usable
     assert (ended.best_step, ended.step) == (10, 25)
-    assert "self_proposal" in ended.message
+    assert "smaller lr" in ended.message
     assert all(value.isfinite().all() for value in built.model.state_dict().values())
 
 
@@ -269,3 +269,14 @@ def test_states_outside_the_space_are_refused_by_row_and_site(part, stored):
         fit(Table(SPACE), objective, given["rows"], settings(), valid=given["valid"])
     with pytest.raises(InputError, match="expected integer states"):
         fit(Table(SPACE), objective, ROWS.float(), settings())
+
+
+def test_when_time_is_up_what_was_learned_is_judged(monkeypatch):
+    """The clock ends it long before the next validation: the last weights are looked at, and kept if they are best."""
+    how = settings(steps=100_000, lr=0.01, valid_every=50_000, minutes=1.0, schedule="constant")
+    built = RECIPES["made"].resolved().build(SPACE, how)
+    monkeypatch.setattr("concrete_score.training.loop.monotonic", iter(range(0, 10**6)).__next__)  # a second a look
+    *_, validated, _, ended = train(built.model, built.objective, ROWS, how, ROWS)
+    assert isinstance(validated, Validated)
+    assert 0 < validated.step == ended.step < 100_000
+    assert (ended.why, ended.best_step, ended.usable) == ("minutes", ended.step, True)

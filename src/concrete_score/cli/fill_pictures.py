@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from concrete_score.cli.open_run import Opened, Wish, renumbered, rows_of_file
 from concrete_score.cli.options import Console
 from concrete_score.cli.output import counting, pipes, warn
-from concrete_score.cli.picture_kind import put_pictures
+from concrete_score.cli.picture_kind import put_pictures, warn_of_darkness
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,6 +22,7 @@ def fill_pictures(opened: Opened, wish: Wish, out: Path | None, console: Console
     rows: Rows = opened.codec.encode_rows(images, missing="keep", unknown=wish.unknown)
     if rows.unknown:
         console.say(f"{rows.unknown} pictures with grey values above those of training left as they are")
+    warn_of_darkness(opened.codec, images, rows)
     count = int((~rows.encoded.observed).sum())
     states, method = _filled(opened, rows, images.where, wish, console)
     console.say(f"{count} pixels filled by {method}" if count else "no blank pixels: nothing to fill")

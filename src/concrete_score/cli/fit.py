@@ -141,7 +141,8 @@ def _tell(run: "Run", ended: "Finished", console: Console, job: Job) -> None:
         click.echo(f"interrupted at step {ended.step:,} and saved; go on with: {job.go_on}", err=True)
         sys.exit(INTERRUPTED)
     if not ended.usable:
-        click.echo(f"error: {ended.message or 'no step improved on the untrained model'}", err=True)
+        late = " in the time given; begin again with more --minutes and --force" if ended.why == "minutes" else ""
+        click.echo(f"error: {ended.message or f'no step improved on the untrained model{late}'}", err=True)
         sys.exit(FAILED)
     if ended.message:
         click.echo(f"warning: {ended.message}", err=True)

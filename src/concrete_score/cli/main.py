@@ -6,10 +6,12 @@ library itself shows its traceback.
 
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from threading import current_thread, main_thread
 from typing import Any, NamedTuple, NoReturn
 
 import click
@@ -90,6 +92,7 @@ def csm(ctx: click.Context) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one command and leave with its exit code."""
     _accept_any_letter()
+    _end_well_when_told_to()
     try:
         code: Any = csm.main(None if argv is None else list(argv), prog_name="csm", standalone_mode=False)
     except InputError as error:
@@ -99,8 +102,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     except click.Abort:
         _leave("interrupted", INTERRUPTED)
     except OSError as error:
-        # A folder where a file was meant is the caller's mistake; a full disk is not.
-        misplaced = isinstance(error, IsADirectoryError | NotADirectoryError)
+        # A folder where a file was meant, or one that is not theirs, is the caller's mistake; a full disk is not.
+        misplaced = isinstance(error, IsADirectoryError | NotADirectoryError | PermissionError)
         _leave(_explain_os(error), MISUSED if misplaced else FAILED)
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
@@ -124,6 +127,12 @@ def _leave(message: str, code: int) -> NoReturn:
     _drop_unwritable_output()
     click.echo(f"error: {printable(message)}", err=True)
     sys.exit(code)
+
+
+def _end_well_when_told_to() -> None:
+    # A program that is told to end (SIGTERM) still removes what it was writing.
+    if current_thread() is main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 def _accept_any_letter() -> None:

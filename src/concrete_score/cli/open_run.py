@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from concrete_score.cli.options import Console
+from concrete_score.cli.output import warn
 from concrete_score.errors import InputError
 
 if TYPE_CHECKING:
@@ -70,11 +71,14 @@ def open_run(path: Path, console: Console) -> Opened:
     device = console.use_torch()
     from concrete_score import runs
     from concrete_score.fitted import Fitted
+    from concrete_score.training.loop import starts_from_rows
 
     run = runs.open(path)
     kind, codec = kind_and_codec(run)
     with strangers(run):
         model = run.model().to(device)
+        if run.model_file().step == 0 and not starts_from_rows(model):
+            warn([f"{path}: the model is as it was before training, for no step improved on it"])
         model = model.double() if kind.precise else model
         fitted = Fitted(model, codec.space, describe=kind.describe(codec), from_noise=kind.from_noise)
     return Opened(run, kind, codec, fitted, console.seed, device)

@@ -12,6 +12,7 @@ import click
 
 from concrete_score.cli.options import Console, table
 from concrete_score.errors import InputError, printable
+from concrete_score.files import refuse_unwritable
 
 if TYPE_CHECKING:
     from concrete_score.data import Form, Frame
@@ -27,7 +28,8 @@ out_option = click.option(
     "--out",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Write there instead; the ending decides: .csv, .tsv, .data, .parquet, .npy, .npz, some also with .gz.",
+    help="Write there instead; the ending decides: .csv, .tsv, .data, .parquet, .npy, .npz, some also with .gz; of"
+    " pictures also .png.",
 )
 
 
@@ -41,12 +43,12 @@ def refuse_output(out: Path | None, form: "Form", console: Console) -> None:
 
     if out is None:
         return
+    if str(out) == "-":
+        raise InputError("a file to write", "'-'", where="--out", fix="leave it out for standard output")
     check_output(out, form, force=console.force)
     if out.is_dir():
         raise InputError("a file to write", "a folder", where=str(out), fix="choose another --out")
-    standing = next(parent for parent in out.absolute().parents if parent.exists())
-    if not standing.is_dir():
-        raise InputError("a folder to write into", "a file", where=str(standing), fix="choose another --out")
+    refuse_unwritable(out)
 
 
 def put(frame: "Frame", out: Path | None, console: Console) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from concrete_score.cli.options import Console, table
-from concrete_score.cli.output import put, refuse_output
+from concrete_score.cli.output import put, refuse_output, warn
 from concrete_score.cli.table_options import TableWishes
 from concrete_score.errors import InputError
 
@@ -84,6 +84,7 @@ class Pictures:
             console.say(f"{found.unknown} pictures with grey values above those of training skipped")
         if found.blank:
             console.say(f"{found.blank} pictures with blanks dropped")
+        warn_of_darkness(codec, data, found)
         return found
 
     def describe(self, codec: "ImageCodec") -> Callable[[int, int], str]:
@@ -115,7 +116,11 @@ class Pictures:
         from concrete_score.files import refuse_existing
 
         if out is None or out.suffix.lower() not in FILES:
-            refuse_output(out, self.form(codec), console)
+            try:
+                refuse_output(out, self.form(codec), console)
+            except InputError as error:
+                expected = error.expected.replace("ending in ", "ending in .png, ")
+                raise InputError(expected, error.came, error.where, error.fix) from None
             return
         refuse_existing(out, console.force)
         refuse_output(out.with_suffix(".npy"), self.form(codec), Console(**{**vars(console), "force": True}))
@@ -136,6 +141,13 @@ class Pictures:
     def render_schema(self, value: Mapping[str, Any]) -> str:
         """One line a fact."""
         return table(["fact", "value"], [(name, str(each)) for name, each in value["pictures"].items()], "Pictures:")
+
+
+def warn_of_darkness(codec: "ImageCodec", data: "Images", rows: "Rows") -> None:
+    """Pictures of bits given to a model of 256 greys would be black all over, and nobody would notice."""
+    largest = data.pixels.max()
+    if largest > 0 and not rows.encoded.states[rows.encoded.observed].any():
+        warn([f"every pixel counts as black: the largest grey value is {largest:g}, in training it was {codec.top:g}"])
 
 
 def put_pictures(

@@ -91,11 +91,12 @@ def sample(
         if console.json or (out is None and sys.stdout.isatty()):
             states = list(states)
             stack.close()  # a screen shows the bar or the rows, not both at once
-        console.say(
-            f"{count:,} rows: every column was given"
-            if first.method == "none"
-            else f"{count:,} {kind.noun} drawn by {first.method}"
-        )
+        if first.method == "none":
+            console.say(f"{count:,} rows: every column was given")
+        elif len(first.states) < count and not isinstance(states, list):
+            console.say(f"drawing {count:,} {kind.noun} by {first.method}")
+        else:
+            console.say(f"{count:,} {kind.noun} drawn by {first.method}")
         warn(first.warnings)
         if way is not None:
             way.write()

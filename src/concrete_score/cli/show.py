@@ -77,7 +77,8 @@ def render(value: dict[str, Any]) -> str:
     """The same for reading."""
     about = [(key, value[key]) for key in ("id", "created", "seed")]
     about += [*_flat(value["versions"], "versions."), *_flat(value["data"], "data.")]
-    files = [(each["name"], f"{each['bytes']:,}", "yes" if each["verified"] else "no") for each in value["files"]]
+    told = {True: "yes", False: "not checked"}
+    files = [(each["name"], f"{each['bytes']:,}", told[each["verified"]]) for each in value["files"]]
     return "\n\n".join(
         [
             table(["fact", "value"], about, f"{printable(value['run'])}:"),

@@ -1,12 +1,16 @@
 """All of a table's unusable columns in one message, with the flags that mend them."""
 
 from collections.abc import Mapping
+from math import isfinite
 from shlex import quote
 
-from concrete_score.data.frame import Frame
+from concrete_score.data.frame import Frame, Numbers
 from concrete_score.data.meaning import NUMBER, Meaning
 from concrete_score.data.options import TableOptions
 from concrete_score.errors import InputError
+
+_FEW = 3
+"""Words in a column of numbers that may mean blank."""
 
 
 def refuse_columns(frame: Frame, meanings: Mapping[str, Meaning], options: TableOptions) -> None:
@@ -46,7 +50,7 @@ def _fault(name: str, meaning: Meaning, frame: Frame, options: TableOptions) -> 
     if meaning.blanks == frame.num_rows:
         return "blank in every row", drop
     if name in options.bins:
-        return None if meaning.numeric else ("not numbers, so no bins", drop)
+        return None if meaning.numeric else _not_numbers(name, frame, drop)
     if meaning.kind == NUMBER:
         return "non-integer numbers", cut
     if meaning.distinct > options.max_categories:
@@ -54,6 +58,22 @@ def _fault(name: str, meaning: Meaning, frame: Frame, options: TableOptions) -> 
     if meaning.distinct + (meaning.blanks > 0 and options.missing == "category") < 2:
         return "one value in every row", drop
     return None
+
+
+def _not_numbers(name: str, frame: Frame, drop: str) -> tuple[str, str]:
+    """Why a column cannot be cut: it is text, or numbers but for a word or two, which --na would make blank."""
+    column = frame[name]
+    words = [] if isinstance(column, Numbers) else [str(value) for value in column.values if not _number(str(value))]
+    if isinstance(column, Numbers) or not 1 <= len(words) <= _FEW < len(column.values):
+        return "not numbers, so no bins", drop
+    return f"numbers but for {', '.join(map(repr, words))}", " ".join(f"--na {quote(word)}" for word in words)
+
+
+def _number(text: str) -> bool:
+    try:
+        return isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _one(meanings: Mapping[str, Meaning]) -> str:

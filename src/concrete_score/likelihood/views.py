@@ -18,13 +18,15 @@ from concrete_score.noise import FactorizedNoise
 from concrete_score.protocols import DensityModel, Neighborhood, NoiseConditional, ScoreModel
 from concrete_score.samplers.base import all_edits
 from concrete_score.samplers.completions import COMPLETIONS
-from concrete_score.scores import recover, recover_support
+from concrete_score.scores import Recovery, recover, recover_support
 from concrete_score.shapes import States
 from concrete_score.spaces import ENUMERATION_LIMIT, Space
 from concrete_score.targets.pmf import Pmf, from_density
 
 RECOVERED = 4096
 """States up to which a score model's distribution is the least-squares one; beyond, it is summed along paths."""
+INCONSISTENT = 0.5
+"""Nats between ratios and the distribution that fits them best, beyond which it is theirs in name only."""
 LONGEST = 256
 """Sites up to which a score model's density is summed along paths and bounded."""
 RATIOS = 2**22
@@ -84,18 +86,37 @@ class Views:
         if self.score is None:
             small = self.space.num_states <= COMPLETIONS and not isinstance(self.model, Table | Pmf)
             return from_density(self.model) if small else self.model
-        if self.space.num_states <= RECOVERED:
-            ratios = self.score.log_ratios(self.space.enumerate())
-            for way in (recover, recover_support):
-                try:
-                    return Pmf(self.space, way(ratios, self.score.neighborhood).log_pmf)
-                except InputError:
-                    pass  # ratios of zero, from a raw head: a support may fit them, or paths avoid them
+        if self._recovered is not None:
+            return Pmf(self.space, self._recovered.log_pmf)
         try:
             path = PathDensity(self.score)
         except InputError:
             return None
         return from_density(path) if self.space.num_states <= COMPLETIONS else path
+
+    @cached_property
+    def _recovered(self) -> Recovery | None:
+        """The distribution that fits a score model's ratios best, on a small space; None where none can be had."""
+        if self.score is None or self.space.num_states > RECOVERED:
+            return None
+        ratios = self.score.log_ratios(self.space.enumerate())
+        for way in (recover, recover_support):
+            try:
+                return way(ratios, self.score.neighborhood)
+            except InputError:
+                pass  # ratios of zero, from a raw head: a support may fit them, or paths avoid them
+        return None
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What is to be said of answers by enumeration: that the ratios are of no one distribution, if they are not."""
+        misfit = 0.0 if self._recovered is None else self._recovered.inconsistency
+        if misfit <= INCONSISTENT:
+            return ()
+        return (
+            "the model's ratios are those of no one distribution: this is the one that fits them best,"
+            f" {misfit:.2g} nats from them (root mean square)",
+        )
 
     @cached_property
     def normalized(self) -> DensityModel | None:

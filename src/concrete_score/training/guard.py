@@ -20,6 +20,9 @@ ADVICE = (
     "the denoising objective, mixing a little uniform noise into the data, or self_proposal edges; "
     "a smaller lr or clip_norm only delays it"
 )
+"""For objectives without a lower bound on samples."""
+SLOWER = "try a smaller lr, a larger batch_size or clip_norm=1; a model that learns its rows by heart needs more rows"
+"""For all others."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,21 @@ class Guard:
         return asdict(self)
 
 
-def explain(reason: str, step: int, best_step: int, rollbacks: int) -> str:
+def advice_for(objective: Any) -> str:
+    """What to try, by whether the objective is bounded below on samples.
+
+    >>> from concrete_score.objectives import build
+    >>> from concrete_score.spaces import Space
+    >>> advice_for(build("csm", Space.bits(3))) == ADVICE, advice_for(build("logistic", Space.bits(3))) == SLOWER
+    (True, True)
+    """
+    divergence = getattr(objective, "divergence", None)
+    if divergence is None:
+        return ADVICE if getattr(objective, "name", "").startswith("discrete_marginalization") else SLOWER
+    return SLOWER if divergence.bounded else ADVICE
+
+
+def explain(reason: str, step: int, best_step: int, rollbacks: int, advice: str = ADVICE) -> str:
     """Why training ended, and what to try, in plain words.
 
     >>> explain("the loss is not a number", 900, 500, 3)[:57]
@@ -100,10 +117,10 @@ def explain(reason: str, step: int, best_step: int, rollbacks: int) -> str:
     """
     tried = f"going back with a smaller rate did not help ({rollbacks} times)" if rollbacks else "no retries were left"
     kept = f"the best model, of step {best_step}, is kept" if best_step else "no model better than the untrained one"
-    return f"training diverged at step {step}: {reason}; {tried}; {kept}; {ADVICE}"
+    return f"training diverged at step {step}: {reason}; {tried}; {kept}; {advice}"
 
 
-def recount(guard: Guard, best_step: int) -> str:
+def recount(guard: Guard, best_step: int, advice: str = ADVICE) -> str:
     """What the guard did in a training that nevertheless came to its end; nothing where it did nothing.
 
     >>> recount(Guard(), 500), recount(Guard(rollbacks=2, last="the loss is not a number"), 500)[:51]
@@ -113,4 +130,4 @@ def recount(guard: Guard, best_step: int) -> str:
         return ""
     times = "once" if guard.rollbacks == 1 else f"{guard.rollbacks} times"
     kept = f"the model kept is that of step {best_step}"
-    return f"training went back {times} with a smaller rate, last because {guard.last}; {kept}; {ADVICE}"
+    return f"training went back {times} with a smaller rate, last because {guard.last}; {kept}; {advice}"

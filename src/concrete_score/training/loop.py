@@ -17,7 +17,7 @@ from concrete_score.protocols import DensityModel, Objective
 from concrete_score.randomness import generator
 from concrete_score.spaces import Space
 from concrete_score.training.events import Checkpoint, Event, Finished, Progress, Validated, WentBack
-from concrete_score.training.guard import Verdict, explain, recount
+from concrete_score.training.guard import Verdict, advice_for, explain, recount
 from concrete_score.training.processes import connect, share
 from concrete_score.training.proposals import proposal_of
 from concrete_score.training.settings import TrainingSettings
@@ -180,6 +180,8 @@ class _Loop:
             if not why and monotonic() - saved > settings.checkpoint_seconds and self._boundary:
                 yield Checkpoint(self._timed().snapshot())
                 saved = monotonic()
+        if why == "minutes" and now.step % settings.valid_every:
+            yield from self._validate()  # what was learned since the last look may be the best, or all there is
         yield from self._finish(why)
 
     def _step(self) -> None:
@@ -262,8 +264,9 @@ class _Loop:
             yield self._finished(why)
             return
         now.ended = why
-        told = explain(reason, now.step, now.best_step, now.guard.rollbacks) if reason else ""
-        now.message = told or recount(now.guard, now.best_step)
+        advice = advice_for(self.objective)
+        told = explain(reason, now.step, now.best_step, now.guard.rollbacks, advice) if reason else ""
+        now.message = told or recount(now.guard, now.best_step, advice)
         yield Checkpoint(now.snapshot())
         yield self._finished()
 
