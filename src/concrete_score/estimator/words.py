@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from concrete_score.errors import InputError
 
 _NAME = r"('[^']*'|[^\s,]+)"
+_FLAG = rf"--(?:bins|drop|na) {_NAME}"
 _SAYINGS = (
+    (rf"add {_FLAG}(?: {_FLAG})*", lambda found: _together(found[0])),
     (rf"--bins {_NAME}", lambda found: f"bins={{{_pair(found[1])}}}"),
     (rf"--drop {_NAME}", lambda found: f"leave out the column {found[1]}"),
     (r", or choose columns with --columns A,B", lambda found: ""),
@@ -43,10 +45,24 @@ def translated(text: str) -> str:
 
     >>> translated("add --missing drop or --missing category")
     "add missing='drop' or missing='category'"
+    >>> translated("add --drop id --bins age=10 --drop name --bins 'net pay=10' --na '?'")
+    "add bins={'age': 10, 'net pay': 10} and blank the cells of '?' and leave out the columns id, name"
     """
     for pattern, saying in _SAYINGS:
         text = re.sub(pattern, saying, text)
     return text
+
+
+def _together(flags: str) -> str:
+    """Flags of several columns, each kind once."""
+    found: dict[str, list[str]] = {"bins": [], "na": [], "drop": []}
+    for kind, value in re.findall(rf"--(bins|drop|na) {_NAME}", flags):
+        found[kind].append(value)
+    parts = [f"add bins={{{', '.join(map(_pair, found['bins']))}}}"] if found["bins"] else []
+    parts += [f"blank the cells of {', '.join(found['na'])}"] if found["na"] else []
+    many = "s" if len(found["drop"]) > 1 else ""
+    parts += [f"leave out the column{many} {', '.join(found['drop'])}"] if found["drop"] else []
+    return " and ".join(parts)
 
 
 def _pair(text: str) -> str:

@@ -59,7 +59,8 @@ def denoising(
 ) -> Denoising:
     """D-CSM with any registered ``f``."""
     if noise is None:
-        raise InputError("a noise for the denoising objective", "none", where="noise", fix="try `categorical`")
+        fix = "try `categorical`, on the command line --set noise=categorical --set noise.weights=0.9"
+        raise InputError("a noise for the denoising objective", "none", where="noise", fix=fix)
     return Denoising(registry.load("divergences", f), noise, neighborhood or hamming(space), levels)
 
 

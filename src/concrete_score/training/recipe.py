@@ -145,7 +145,13 @@ def _call(builder: Callable[..., Any], pieces: Mapping[str, Any], options: Mappi
     except TypeError as error:
         if options or _missing(parameters, {**given, **values}):
             reason = str(error).partition("() ")[2] or str(error)
-            raise InputError(f"the options of this {where}", reason, where, f"use --set {where}.NAME=VALUE") from None
+            # A neighborhood is known by its name alone.
+            fix = (
+                f"use --set {where}.NAME=VALUE"
+                if where in _OPTIONS
+                else "choose one that needs none, or build it in Python"
+            )
+            raise InputError(f"the options of this {where}", reason, where, fix) from None
         raise
 
 
