@@ -96,7 +96,7 @@ def test_named_sets_bring_their_own_held_out_rows(csm, data_dir, tmp_path):
         (("--lr", "-1"), "lr"),
         (("--steps", "0"), "steps"),
         (("--valid-fraction", "1"), "--valid-fraction"),
-        (("--model", "mlp"), "normalized"),
+        (("--model", "mlp", "--objective", "maximum_likelihood"), "normalized"),
     ],
 )
 def test_mistakes_are_one_line_and_write_nothing(misused, data, tmp_path, words, told):

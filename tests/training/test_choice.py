@@ -54,3 +54,14 @@ def test_what_is_said_is_kept():
 def test_unknown_names_are_refused():
     with pytest.raises(InputError, match="did you mean 'made'"):
         choose({"model": "mad"}, {})
+
+
+def test_a_model_without_a_likelihood_learns_ratios():
+    for model in ("energy", "mlp"):
+        choice = choose({"model": model}, {})
+        assert (choice.recipe.objective, choice.recipe.neighborhood) == ("logistic", "hamming")
+        assert any("no likelihood to maximize" in line for line in choice.why)
+        choice.recipe.build(Space.bits(3), choice.settings)
+        assert choose({"model": model, "objective": "csm"}, {}).recipe.objective == "csm"
+    for model in ("made", "table"):
+        assert choose({"model": model}, {}).recipe.objective == "maximum_likelihood"

@@ -22,6 +22,7 @@ COLUMNS = 128
 _LIKELIHOOD = (
     "made with maximum_likelihood: exact likelihoods and draws, and the best held-out likelihood on our own data sets"
 )
+_LOGISTIC = "objective logistic: this model has no likelihood to maximize, and logistic ratios stay bounded on any rows"
 _SELF_PROPOSAL = (
     "edges self_proposal: single changes may leave the data in pieces that no ratio joins; the model's own draws join"
     " them"
@@ -58,10 +59,15 @@ def choose(recipe: Mapping[str, Any], training: Mapping[str, Any]) -> Choice:
     >>> choice = choose({"objective": "logistic"}, {"steps": 50})
     >>> choice.recipe.model, choice.recipe.edges, choice.training["steps"]
     ('made', 'self_proposal', 50)
+    >>> choose({"model": "energy"}, {}).recipe.objective
+    'logistic'
     """
     why = []
     if "model" not in recipe and "objective" not in recipe:
         why.append(_LIKELIHOOD)
+    elif not {"objective", "noise"} & set(recipe) and not _has_likelihood(recipe["model"]):
+        recipe = {**recipe, "objective": "logistic"}
+        why.append(_LOGISTIC)
     filled = Recipe(**recipe)
     if filled.edges is None and filled.neighborhood is None and _can_propose(filled):
         filled = Recipe(**{**recipe, "edges": "self_proposal"})
@@ -98,6 +104,11 @@ def fit_to_rows(choice: Choice, rows: States, space: Space) -> Choice:
 def _stop(patience: int | None, steps: int) -> str:
     sooner = patience is not None and patience < steps
     return f", fewer after {patience:,} without a better validation" if sooner else ""
+
+
+def _has_likelihood(model: str) -> bool:
+    """Whether it is normalized, as what draws its own samples is."""
+    return hasattr(registry.load("models", model), "sample")
 
 
 def _can_propose(recipe: Recipe) -> bool:
