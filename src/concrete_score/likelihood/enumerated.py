@@ -101,7 +101,7 @@ class EnumeratedAnnealing:
     @cached_property
     def _log_ratios(self) -> Tensor:
         # Where both are zero no chain ever is.
-        return self.log_densities.diff(dim=0).nan_to_num(nan=0.0, neginf=-torch.inf)
+        return self.log_densities.diff(dim=0).nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf)
 
     def _marginals(self) -> list[Tensor]:
         marginals = [self.log_densities[0].exp()]
@@ -127,7 +127,7 @@ class EnumeratedAnnealing:
         """``log r_k`` and the reversed matrix that leads there, from the bottom up; a chain never enters a zero of f_k,
         so the ratio of one, which is none, is given as 0."""
         for log_ratio, backward in zip(self._log_ratios, self._matrices(backward=True), strict=True):
-            yield log_ratio.nan_to_num(neginf=0.0), backward
+            yield log_ratio.nan_to_num(posinf=torch.inf, neginf=0.0), backward
 
     def _matrices(self, backward: bool = False) -> Iterator[Tensor]:
         """The matrices of ``T_1, …, T_K``, or of their time reversals, ``sweeps`` times each."""
