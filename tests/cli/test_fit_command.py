@@ -292,3 +292,10 @@ def test_two_processes_speak_with_one_voice_and_a_killed_one_leaves_a_resumable_
     assert "--resume" in err
     runs.verify(broken)
     assert runs.open(broken).checkpoint().step > 0
+
+
+def test_a_refused_table_is_one_line_even_where_nobody_asked_for_quiet(misused, tmp_path):
+    (tmp_path / "empty.csv").write_text("")
+    for name in ("empty.csv", "nowhere.csv"):
+        assert name in misused("fit", str(tmp_path / name), "--out", str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()

@@ -125,6 +125,7 @@ def make_job(console: Console, source: Source, out: Path, resume: bool, given: d
         return Job(rows, valid, go_on, lambda: stored)
     from concrete_score.training.choice import fit_to_rows
 
+    console.say(f"seed {seed}")
     for line in kind.doubts(material.codec):
         console.say(f"note: {line}")
     console.say(f"{len(rows):,} {kind.noun} to learn from, {0 if valid is None else len(valid):,} held out")
@@ -181,7 +182,7 @@ def _configuration(
         raise InputError("a share between 0 and 1", str(fraction), where="--valid-fraction")
     if stored is None:
         choice = kind.choose(recipe, training)
-        console.say(f"seed {choice.settings.seed}")  # a setting out of place is said before the data are read
+        choice.settings  # noqa: B018 - read, and thereby checked, before the data are
         return {"valid_fraction": fraction or FRACTION, "missing": missing}, choice
     before = stored.config
     for name in ("model_options", "objective_options", "noise_options"):
