@@ -1,13 +1,19 @@
 """Files are whole or absent."""
 
+import gzip
 import json
 import math
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from concrete_score import files
+from concrete_score.cli.console import SKIN
 from concrete_score.errors import InputError
 
 
@@ -29,18 +35,22 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
 def test_an_existing_file_is_kept_unless_forced(tmp_path):
     path = tmp_path / "a.txt"
     files.write_text(path, "mine")
-    with pytest.raises(InputError, match="a new output path, got one that exists; choose another or add --force"):
+    with pytest.raises(
+        InputError, match="a new output path, got one that exists; choose another, or pass force=True"
+    ) as told:
         files.write_text(path, "theirs", force=False)
+    assert str(told.value).endswith("choose another, or pass force=True")
+    assert told.value.render(SKIN).endswith("choose another, or add --force")
     assert path.read_text() == "mine"
     files.write_text(path, "theirs")
     assert path.read_text() == "theirs"
 
 
 def test_folders_are_made_and_suffixes_kept(tmp_path):
-    with files.atomic(tmp_path / "deep" / "picture.png") as draft:
+    with files.atomic(tmp_path / "deep" / "image.png") as draft:
         assert draft.suffix == ".png"
         draft.write_bytes(b"x")
-    assert (tmp_path / "deep" / "picture.png").read_bytes() == b"x"
+    assert (tmp_path / "deep" / "image.png").read_bytes() == b"x"
 
 
 values = st.recursive(
@@ -71,3 +81,68 @@ def test_the_digest_of_a_file_is_that_of_its_bytes(tmp_path):
     assert (
         files.digest(path) == files.digest(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     )
+
+
+def test_packed_files_are_unpacked_and_damaged_ones_named(tmp_path):
+    path = tmp_path / "x.GZ"
+    whole = gzip.compress(b"abc" * 100)
+    path.write_bytes(whole)
+    assert files.read_bytes(path) == b"abc" * 100
+    for damaged in (whole[:-3], b"abc", whole[:10] + b"\xff" * 10):
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"x\.GZ: expected a whole gzip file.*copy the file again"):
+            files.read_bytes(path)
+
+
+def test_places_that_cannot_be_written_are_refused_before_any_work(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="a folder to write into, got a file; choose another path") as told:
+        files.refuse_unwritable(tmp_path / "file" / "below" / "x")
+    assert told.value.render(SKIN).endswith("choose another --out")
+    files.refuse_unwritable(tmp_path / "new" / "deep")
+
+
+def test_messages_of_others_are_one_short_line():
+    assert files.short(ValueError("a\n  b\tc")) == "a b c"
+    assert files.short(ValueError()) == "ValueError"
+    assert len(files.short("x" * 1000)) == 120
+
+
+def test_permissions_are_kept_and_pipes_are_written_to(tmp_path):
+    path = tmp_path / "secret.json"
+    files.write_text(path, "1")
+    path.chmod(0o600)
+    files.write_text(path, "2")
+    assert (path.stat().st_mode & 0o777, path.read_text()) == (0o600, "2")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(pipe.read_text)
+        files.write_text(pipe, "through")
+        assert read.result(timeout=10) == "through"
+    assert pipe.is_fifo()
+
+
+def test_one_writer_at_a_time_and_a_dead_one_holds_nothing(tmp_path):
+    with (
+        files.locked(tmp_path / "run"),
+        pytest.raises(InputError, match="another process"),
+        files.locked(tmp_path / "run"),
+    ):
+        pass
+    program = "\n".join(
+        [
+            "import pathlib, sys, time",
+            "from concrete_score.files import locked",
+            "with locked(pathlib.Path(sys.argv[1])):",
+            "    print('held', flush=True); time.sleep(60)",
+        ]
+    )
+    child = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE)
+    assert child.stdout.readline() == b"held\n"
+    with pytest.raises(InputError, match="another process is writing"), files.locked(tmp_path):
+        pass
+    child.kill()
+    child.communicate()
+    with files.locked(tmp_path):
+        pass

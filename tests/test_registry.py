@@ -1,4 +1,4 @@
-"""The registry: every name leads somewhere, strangers' packages may add theirs, and nothing else is ever imported."""
+"""The registry: every name leads somewhere, installed packages may add theirs, and nothing else is ever imported."""
 
 import importlib.metadata
 import sys
@@ -30,7 +30,7 @@ def test_an_installed_package_may_add_names_but_not_replace_ours(monkeypatch, re
     registry.installed.cache_clear()
     request.addfinalizer(registry.installed.cache_clear)
     assert registry.load("neighborhoods", "mine")(1.5) == 1
-    assert registry.load("neighborhoods", "grid").__module__ == "concrete_score.neighborhoods.grid"
+    assert registry.load("neighborhoods", "grid").__module__ == "concrete_score.neighborhoods.site_graphs"
 
 
 @pytest.mark.parametrize("name", ["os:system", "concrete_score.files:digest", "../grid", "gird", ""])

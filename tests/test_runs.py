@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from concrete_score import runs
+from concrete_score.cli.console import SKIN
 from concrete_score.errors import InputError
 from concrete_score.files import canonical_json, digest
 from concrete_score.randomness import generator
@@ -108,7 +109,9 @@ def test_a_checkpoint_in_the_models_place_or_under_another_name_is_refused(copy)
     refused(copy, "model.safetensors")
     shutil.copy(copy / FILES[3], copy / "checkpoint/step-00000099.safetensors")
     with pytest.raises(InputError, match="step-00000099"):
-        runs.open(copy).checkpoint()
+        runs.verify(copy)
+    with pytest.warns(UserWarning, match="step-00000099.* is damaged"):
+        assert runs.open(copy).checkpoint().step < 99
 
 
 class Trap:
@@ -190,8 +193,10 @@ def test_only_two_checkpoints_are_kept(tmp_path):
 
 def test_an_occupied_place_is_refused_and_force_removes_only_a_run(copy, tmp_path):
     before = (copy / "run.json").read_bytes()
-    with pytest.raises(InputError, match="--resume"):
+    with pytest.raises(InputError, match="choose another, or replace it with force=True") as told:
         begin(copy)
+    flags = "choose another, continue it with --resume, or replace it with --force"
+    assert told.value.render(SKIN).endswith(flags)
     assert (copy / "run.json").read_bytes() == before
     other = tmp_path / "other"
     other.mkdir()
@@ -205,12 +210,14 @@ def test_an_occupied_place_is_refused_and_force_removes_only_a_run(copy, tmp_pat
 
 
 def test_no_run_and_no_model_yet_are_told_apart(tmp_path):
-    with pytest.raises(InputError, match="csm fit"):
+    with pytest.raises(InputError, match=r"make one with fit\(\)") as told:
         runs.open(tmp_path / "nothing")
+    assert told.value.render(SKIN).endswith("make one with csm fit")
     run = begin(tmp_path / "run")
     assert runs.verify(run.path) == ["run.json"]
-    with pytest.raises(InputError, match="--resume"):
+    with pytest.raises(InputError, match="a fitted model, got a run without one yet") as told:
         run.model()
+    assert told.value.render(SKIN).endswith("continue it with csm fit --resume")
 
 
 def test_format_1_loads_forever():
@@ -221,3 +228,32 @@ def test_format_1_loads_forever():
     found = run.model().log_density(run.space.enumerate()).double()
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), atol=1e-5, rtol=0)
     assert run.checkpoint().step == 12
+
+
+def test_force_replaces_only_what_verifies_as_a_run(tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "run.json").write_text("{}")
+    (mine / "model.safetensors").write_text("precious")
+    with pytest.raises(InputError, match=r"run\.json does not verify"):
+        runs.create(mine, config={}, codec={}, data={}, force=True)
+    assert (mine / "model.safetensors").read_text() == "precious"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "step-00000001.safetensors").write_text("precious")
+    run = runs.create(tmp_path / "run", config={}, codec={}, data={})
+    (run.path / "checkpoint").rmdir()
+    (run.path / "checkpoint").symlink_to(elsewhere)
+    with pytest.raises(InputError, match="a link in the place of checkpoint/"):
+        runs.create(run.path, config={}, codec={}, data={}, force=True)
+    assert (elsewhere / "step-00000001.safetensors").read_text() == "precious"
+
+
+def test_a_run_that_ended_is_not_continued_with_a_damaged_model(copy):
+    file = copy / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    with pytest.raises(InputError, match="do not match their SHA-256"):
+        runs.train(runs.open(copy), ROWS, ROWS)
+    file.unlink()
+    with pytest.raises(InputError, match="a fitted model"):
+        runs.train(runs.open(copy), ROWS, ROWS)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from concrete_score.errors import InputError as InputError
     from concrete_score.estimator import ConcreteScoreEstimator as ConcreteScoreEstimator
-    from concrete_score.estimator import load as load
+    from concrete_score.model import Model as Model
+    from concrete_score.model import load as load
     from concrete_score.spaces import Space as Space
 
 __version__ = "0.1.0"
@@ -21,20 +22,25 @@ __version__ = "0.1.0"
 _NAMES = {
     "ConcreteScoreEstimator": "estimator",
     "InputError": "errors",
+    "Model": "model",
     "Space": "spaces",
-    "load": "estimator",
+    "load": "model",
 }
 _ROOMS = (
     "baselines",
     "bench",
+    "codecs",
     "data",
+    "diagnostics",
     "errors",
     "estimator",
     "experiments",
     "files",
     "fitted",
+    "fitting",
     "likelihood",
     "metrics",
+    "model",
     "models",
     "neighborhoods",
     "noise",
@@ -42,6 +48,7 @@ _ROOMS = (
     "protocols",
     "randomness",
     "registry",
+    "report",
     "runs",
     "samplers",
     "scores",

@@ -1,4 +1,4 @@
-"""A fitted model and the questions one asks of it: what the commands and the estimator share."""
+"""A trained model's answers about states: draws, likelihoods, single changes, blanks."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -8,29 +8,28 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 
-from concrete_score.baselines.conditionals import check_query
-from concrete_score.errors import InputError
+from concrete_score.defaults import TOP
+from concrete_score.errors import InputError, Option, check_count
 from concrete_score.likelihood import Budget, LogLikelihood, exact, exact_sampler, sandwich
 from concrete_score.likelihood.exact import check_rows, row_log_densities
 from concrete_score.likelihood.variational import variational
 from concrete_score.likelihood.views import RATIOS, Views, refuse_impossible
-from concrete_score.models.layers import check_count
-from concrete_score.neighborhoods import check_same_space, hamming
+from concrete_score.neighborhoods import hamming
 from concrete_score.protocols import Neighborhood
-from concrete_score.samplers.completions import Cells, Impossible
+from concrete_score.samplers.completions import Cells, Impossible, RowName, row_by_number
 from concrete_score.samplers.conditional import Conditioner
 from concrete_score.samplers.from_noise import Watch, from_noise
-from concrete_score.spaces import Space
+from concrete_score.spaces import Space, check_query, check_same_space
 
 Progress = Callable[[int, int], None]
-"""Told how much is done, and of how much."""
+"""Receives how much is done, and of how much."""
 
-PATHS = Budget(steps=100, chains=32, raise_chains=2, bound_rows=16, pilot_steps=10, pilot_chains=16)
+PATHS = {"steps": 100, "chains": 32, "raise_chains": 2, "bound_rows": 16, "pilot_steps": 10, "pilot_chains": 16}
 """Of bounds on a score model's path density, each of whose evaluations takes a pass for every site."""
 PASSES = 2**14
 """Passes a variational bound may take: from 8 to 64 a row."""
 DRAWN = 2**16
-"""Rows drawn at a time, and between two words of progress."""
+"""Rows drawn at a time, and between two updates of progress."""
 TIE = 1e-12
 """Probabilities closer than this count as equal: rounding must not choose between them."""
 
@@ -45,12 +44,12 @@ class Drawn:
     """``ancestral`` (the model's own), ``closed_form``, ``order`` and ``enumeration`` are exact; ``importance`` and the
     names of kernels are not."""
     warnings: tuple[str, ...] = ()
-    """Plain words; empty if nothing was found."""
+    """Empty if nothing was found."""
 
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """Single changes of rows, by row and then the most welcome first; all ``(M,)``."""
+    """Single changes of rows, by row and then by falling log-ratio; all ``(M,)``."""
 
     row: Integer[Tensor, " changes"]
     site: Integer[Tensor, " changes"]
@@ -72,7 +71,7 @@ class Imputed:
 
 
 def by_number(site: int, value: int) -> str:
-    """How a cell is called where it has no better name."""
+    """The name of a cell where there is no better one."""
     return f"site {site} = {value}"
 
 
@@ -81,10 +80,10 @@ class Fitted:
     """A trained model with what it needs to answer questions about states.
 
     It answers for any density model, normalized or not, and for any score model. A score model's density is the one its
-    log-ratios fit best on small spaces, and the sum of its log-ratios along one fixed path a state beyond (DESIGN M12,
-    M13). A noise-conditional model gives its weakest level's ratios; it draws and is judged as the chain that runs the
-    noise backwards (M8), but for small spaces, where the weakest level is enumerated. The model must not change
-    afterwards: what is enumerated once is kept.
+    log-ratios fit best on small spaces, and the sum of its log-ratios along one fixed path a state beyond
+    (docs/mathematics.md, "Recovery and connected support" and "Likelihood bounds"). A noise-conditional model gives its
+    weakest level's ratios; it draws and is judged as the chain that runs the noise backwards, except on small spaces,
+    where the weakest level is enumerated. The model must not change afterwards: what is enumerated once is kept.
 
     Args:
         model: the model.
@@ -143,7 +142,7 @@ class Fitted:
             given: values of some sites.
             sampler: a registered kernel instead of the best method; ``exact`` and ``ancestral`` included. From noise, a
                 name of ``csm list annealing``.
-            progress: told how much is done.
+            progress: receives how much is done.
             passes: from noise, about how many network passes each draw may take.
             watch: from noise, shown the first chains after every level.
 
@@ -209,28 +208,32 @@ class Fitted:
         generator: torch.Generator,
         budget: Budget | None = None,
         progress: Progress | None = None,
+        row_name: RowName = row_by_number,
     ) -> LogLikelihood:
-        """The mean log-likelihood of rows ``(N, D)``: exact, by enumeration, or between bounds (DESIGN M12)."""
+        """The mean log-likelihood of rows ``(N, D)``: exact, by enumeration, or between bounds.
+
+        See docs/mathematics.md, "Likelihood bounds".
+        """
         rows = check_rows(self.space, states)
         if self.views.levels is not None:
             draws = 2 * min(max(PASSES // (2 * len(rows)), 4), 32)
             return variational(self.views.levels, rows, generator, draws, progress)
         known = self.views.normalized
         if known is not None:
-            found = exact(known, rows)
-            summed = replace(found, method="enumeration", warnings=(*found.warnings, *self.views.doubts))
+            found = exact(known, rows, row_name=row_name)
+            summed = replace(found, method="enumeration", warnings=(*found.warnings, *self.views.warnings))
             return found if known is self.model else summed
-        if words := self.views.why_no_density():
-            return LogLikelihood(rows=len(rows), sites=self.space.num_sites, method="none", warnings=(words,))
-        budget = budget or (Budget() if self.views.score is None else PATHS)
-        return sandwich(self.views.density, rows, generator, budget, progress=progress)
+        if reason := self.views.why_no_density():
+            return LogLikelihood(rows=len(rows), sites=self.space.num_sites, method="none", warnings=(reason,))
+        budget = budget or (Budget() if self.views.score is None else Budget(**PATHS))
+        return sandwich(self.views.density, rows, generator, budget, progress=progress, row_name=row_name)
 
     @torch.no_grad()
-    def row_log_likelihoods(self, states: Any) -> Float[Tensor, " rows"] | None:
+    def row_log_likelihoods(self, states: Any, row_name: RowName = row_by_number) -> Float[Tensor, " rows"] | None:
         """``log q(x)`` of each row ``(N,)`` in float64; None where it cannot be had exactly."""
         rows = check_rows(self.space, states)
         known = None if self.views.levels is not None else self.views.normalized
-        return None if known is None else row_log_densities(known, rows)
+        return None if known is None else row_log_densities(known, rows, row_name=row_name)
 
     @torch.no_grad()
     def log_ratios(self, states: Any, neighborhood: Neighborhood | None = None) -> Float[Tensor, "rows slots"]:
@@ -245,17 +248,18 @@ class Fitted:
         return self.views.log_ratios(rows, wanted)
 
     @torch.no_grad()
-    def explain(self, states: Any, top: int = 3) -> Changes:
-        """The ``top`` single changes of each row that raise its probability most, unwelcome ones included.
+    def explain(self, states: Any, top: int = TOP, row_name: RowName = row_by_number) -> Changes:
+        """The ``top`` single changes of each row that raise its probability most, negative ones included.
 
         Args:
             states: ``(N, D)``.
             top: at most so many of each row.
+            row_name: what a row is called in messages.
         """
         check_count(top, "top")
         rows, changes = check_rows(self.space, states), hamming(self.space)
         if self.views.score is None:  # by its place among all rows, before any work
-            refuse_impossible(self.model, rows)
+            refuse_impossible(self.model, rows, row_name)
         step = max(1, RATIOS // max(1, changes.num_slots))
         parts = []
         for start in range(0, len(rows), step):
@@ -278,6 +282,7 @@ class Fitted:
         progress: Progress | None = None,
         *,
         passes: int | None = None,
+        row_name: RowName = row_by_number,
     ) -> Imputed:
         """Rows with their blanks filled: each by its most probable value given the observed cells, or by joint draws.
 
@@ -289,14 +294,15 @@ class Fitted:
                 many times ``(M, N, D)``.
             sampler: a registered kernel instead of the best method each row allows; from noise, a name of
                 ``csm list annealing``.
-            progress: told how many rows are done.
+            progress: receives how many rows are done.
             passes: from noise, about how many network passes each chain may take.
+            row_name: what a row is called in messages.
 
         Raises:
             InputError: before any work: a sampler that cannot run; or a row whose observed cells have probability zero.
         """
         self._refuse_without_levels(passes=passes)
-        conditioner = self._conditioner(sampler, passes=passes)
+        conditioner = self._conditioner(sampler, row_name, passes)
         if draws is not None:
             check_count(draws, "draws")
             done = conditioner.draw(states, observed, draws, generator, progress)
@@ -320,7 +326,7 @@ class Fitted:
     def _conditioner(
         self,
         sampler: str | None,
-        subject: Callable[[int], str] = lambda row: f"row {row}",
+        subject: RowName = row_by_number,
         passes: int | None = None,
         watch: Watch | None = None,
         given: bool = True,
@@ -335,7 +341,7 @@ class Fitted:
         given = [name for name, value in options.items() if value is not None]
         if given and self.views.levels is None:
             raise InputError(
-                "a model with noise levels, which draws from noise", "one without", where=given[0], fix="leave it out"
+                "a model with noise levels, which draws from noise", "one without", Option(given[0]), "leave it out"
             )
 
     def _condition(self, given: Mapping[int, int]) -> tuple[Tensor, Tensor]:
@@ -344,7 +350,7 @@ class Fitted:
         observed = torch.zeros_like(x, dtype=torch.bool)
         for site, value in given.items():
             if not 0 <= site < self.space.num_sites:
-                raise InputError(f"a site from 0 to {self.space.num_sites - 1}", str(site), where="given")
+                raise InputError(f"a site from 0 to {self.space.num_sites - 1}", str(site), where=Option("given"))
             x[0, site], observed[0, site] = value, True
         return self.space.check(x, "given"), observed
 
@@ -352,7 +358,7 @@ class Fitted:
         return InputError(
             "a condition that the model gives some probability",
             f"{came} for " + ", ".join(self.describe(site, value) for site, value in given.items()),
-            where="given",
+            where=Option("given"),
             fix="ask for something that can happen",
         )
 

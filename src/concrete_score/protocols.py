@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, runtime_
 import torch
 from torch import Tensor
 
+from concrete_score.errors import InputError
 from concrete_score.shapes import Mask, NeighborStates, PerSlot, PerState, Slots, States
 from concrete_score.spaces import Space
 
@@ -52,7 +53,7 @@ class Neighborhood(Protocol):
         ...
 
     def degree(self, x: States) -> Slots:
-        """``|N(x)|``."""
+        """How many neighbors a state has, ``|N(x)|`` ``(...)``."""
         ...
 
     def neighbors(self, x: States) -> NeighborStates:
@@ -130,9 +131,7 @@ class DensityModel(Protocol):
 class Samplable(Protocol):
     """Draws independent exact samples."""
 
-    def sample(self, n: int, generator: torch.Generator) -> States:
-        """``(n, D)``."""
-        ...
+    def sample(self, n: int, generator: torch.Generator) -> States: ...
 
 
 @runtime_checkable
@@ -203,9 +202,7 @@ class Divergence(Protocol):
         """``s f'(s) - f(s)``."""
         ...
 
-    def b(self, l: Tensor) -> Tensor:
-        """``f'(s)``."""
-        ...
+    def b(self, l: Tensor) -> Tensor: ...
 
 
 @runtime_checkable
@@ -272,31 +269,30 @@ class Enumerable(Protocol):
 
 
 class Encoded(NamedTuple):
-    """Data as states."""
+    """Data as states, and which of their rows they are."""
 
     states: Tensor
-    """``(N, D)`` in the narrowest integer type that holds every site."""
+    """``(N', D)`` in the narrowest integer type that holds every site."""
     observed: Tensor
-    """``(N, D)`` bool; False marks a blank cell."""
+    """``(N', D)`` bool; False marks a blank cell."""
+    kept: Tensor
+    """Positions of the rows that became states, ascending ``(N',)``."""
+    unknown: int = 0
+    """Rows skipped for a value never seen in training."""
+    blank: int = 0
+    """Rows dropped for a blank cell, and no unknown value."""
 
 
-@runtime_checkable
-class Codec(Protocol):
-    """The way between a person's data and states."""
+def space_of(model: Any) -> Space:
+    """The space of a density model, or of a score model's neighborhood.
 
-    @property
-    def kind(self) -> str: ...
-    @property
-    def space(self) -> Space: ...
-
-    def encode(self, data: Any, *, missing: str, unknown: str) -> Encoded:
-        """Data to states."""
-        ...
-
-    def decode(self, states: States) -> Any:
-        """States to data of the kind that came in."""
-        ...
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values from which the codec is built again."""
-        ...
+    Raises:
+        InputError: neither of them.
+    """
+    if isinstance(model, DensityModel):
+        return model.space
+    neighborhood: Neighborhood | None = getattr(model, "neighborhood", None)
+    if neighborhood is None:
+        fix = "it must offer `log_density(x)`, or `neighborhood` and `log_ratios(x)`"
+        raise InputError("a density model or a score model", type(model).__name__, where="model", fix=fix)
+    return neighborhood.space

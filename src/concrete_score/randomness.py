@@ -16,3 +16,13 @@ def generator(seed: int, stream: str = "", step: int = 0, device: str | torch.de
     """
     key = hashlib.sha256(f"{seed}\x00{stream}\x00{step}".encode()).digest()
     return torch.Generator(device=device).manual_seed(int.from_bytes(key[:8], "big") >> 1)
+
+
+def uniform(
+    shape: tuple[int, ...],
+    generator: torch.Generator,
+    device: torch.device,
+    dtype: torch.dtype = torch.float64,
+) -> torch.Tensor:
+    """Uniforms in [0, 1); drawn in the type asked for, since rounding one down to it could give 1."""
+    return torch.rand(shape, generator=generator, dtype=dtype, device=generator.device).to(device)

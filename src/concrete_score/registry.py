@@ -7,7 +7,7 @@ package through the entry-point group ``concrete_score.KIND``) is never imported
 from functools import cache
 from typing import Any, NamedTuple
 
-from concrete_score.errors import InputError, nearest
+from concrete_score.errors import InputError, Text, nearest
 
 
 class Entry(NamedTuple):
@@ -22,24 +22,22 @@ _ROOT = "concrete_score."
 
 BUILT_IN: dict[str, dict[str, Entry]] = {
     "neighborhoods": {
-        "chain": Entry("neighborhoods.chain:chain", "each value points to the next one", "3.1, C.5"),
-        "chain_two_way": Entry("neighborhoods.chain:chain_two_way", "each value and its two sides", "3.1"),
-        "cycle": Entry("neighborhoods.cycle:cycle", "a chain whose last value points to the first", "3.1, C.5"),
-        "cycle_two_way": Entry("neighborhoods.cycle:cycle_two_way", "a cycle walked both ways", "3.1"),
-        "star": Entry("neighborhoods.star:star", "every value points to one center", "3.1, example 1"),
-        "complete": Entry("neighborhoods.complete:complete", "every value points to every other", "3.1"),
-        "grid": Entry("neighborhoods.grid:grid", "one site moves by one, wrapping around", "3.1, C.5"),
-        "grid_bounded": Entry("neighborhoods.grid:grid_bounded", "one site moves by one, no wrapping", "3.1"),
-        "hamming": Entry("neighborhoods.hamming:hamming", "one site takes any other value", "3.1"),
+        "chain": Entry("neighborhoods.site_graphs:chain", "each value points to the next one", "3.1, C.5"),
+        "chain_two_way": Entry("neighborhoods.site_graphs:chain_two_way", "each value and its two sides", "3.1"),
+        "cycle": Entry("neighborhoods.site_graphs:cycle", "a chain whose last value points to the first", "3.1, C.5"),
+        "cycle_two_way": Entry("neighborhoods.site_graphs:cycle_two_way", "a cycle walked both ways", "3.1"),
+        "star": Entry("neighborhoods.site_graphs:star", "every value points to one center", "3.1, example 1"),
+        "complete": Entry("neighborhoods.site_graphs:complete", "every value points to every other", "3.1"),
+        "grid": Entry("neighborhoods.site_graphs:grid", "one site moves by one, wrapping around", "3.1, C.5"),
+        "grid_bounded": Entry("neighborhoods.site_graphs:grid_bounded", "one site moves by one, no wrapping", "3.1"),
+        "hamming": Entry("neighborhoods.site_graphs:hamming", "one site takes any other value", "3.1"),
         "moore": Entry("neighborhoods.moore:moore", "every site moves by -1, 0 or 1", "4.3"),
         "explicit": Entry("neighborhoods.explicit:explicit", "any directed graph, from a list of edges", "4.2"),
     },
     "targets": {
-        "sixteen_categories": Entry(
-            "targets.one_dimensional:sixteen_categories", "two bumps on a floor, 16 categories", "5.2"
-        ),
-        "sine": Entry("targets.one_dimensional:sine", "one period of a wave, 16 categories", "B.2"),
-        "low_density": Entry("targets.one_dimensional:low_density", "two plateaus divided by a desert", "B.2"),
+        "sixteen_categories": Entry("targets.toys:sixteen_categories", "two bumps on a floor, 16 categories", "5.2"),
+        "sine": Entry("targets.toys:sine", "one period of a wave, 16 categories", "B.2"),
+        "low_density": Entry("targets.toys:low_density", "two plateaus divided by a desert", "B.2"),
         "8gaussians": Entry("targets.toys:eight_gaussians", "eight Gaussians on a circle, quantized", "5.3, B.3"),
         "checkerboard": Entry("targets.toys:checkerboard", "uniform on every second square, quantized", "5.3"),
         "2spirals": Entry("targets.toys:two_spirals", "two interleaved noisy spirals, quantized", "5.3, B.3"),
@@ -48,25 +46,48 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "pinwheel": Entry("targets.toys:pinwheel", "five bent blades, quantized", "5.3"),
         "rings": Entry("targets.toys:rings", "four concentric thin rings, quantized", "5.3"),
         "swissroll": Entry("targets.toys:swissroll", "one noisy spiral, quantized", "5.3"),
-        "ising": Entry("targets.ising:Ising", "spins on a lattice, exact partition function up to 12 wide"),
-        "rbm": Entry("targets.rbm:random_rbm", "a random restricted Boltzmann machine, exact up to 20 hidden units"),
+        "ising": Entry("targets.boltzmann:Ising", "spins on a lattice, exact partition function up to 12 wide"),
+        "rbm": Entry(
+            "targets.boltzmann:random_rbm", "a random restricted Boltzmann machine, exact up to 20 hidden units"
+        ),
         "bayesian_network": Entry("targets.bayesian_network:random_network", "a random network of mixed categories"),
-        "asia": Entry("targets.asia:asia", "the chest-clinic network; flips cannot connect its support"),
+        "asia": Entry("targets.bayesian_network:asia", "the chest-clinic network; flips cannot connect its support"),
     },
     "noise": {
-        "categorical": Entry("noise.categorical:categorical", "a site keeps its value, or takes any other", "4.3, B.3"),
+        "categorical": Entry("noise.families:categorical", "a site keeps its value, or takes any other", "4.3, B.3"),
         "binarized_gaussian": Entry(
-            "noise.binarized_gaussian:binarized_gaussian", "rounded Gaussian noise on bits: exactly a bit flip", "C.4"
+            "noise.families:binarized_gaussian", "rounded Gaussian noise on bits: exactly a bit flip", "C.4"
         ),
-        "log_snr": Entry("noise.log_snr:log_snr", "levels even in the logarithm of the signal-to-noise ratio"),
+        "symmetric": Entry("noise.families:symmetric", "the same for all values, by log-probabilities a level"),
+        "log_snr": Entry("noise.families:log_snr", "levels even in the logarithm of the signal-to-noise ratio"),
+    },
+    "formats": {
+        "csv": Entry("data.formats:csv", "comma-separated text, the first line names the columns"),
+        "tsv": Entry("data.formats:tsv", "tab-separated text, the first line names the columns"),
+        "data": Entry("data.formats:data", "comma-separated text without names; columns are x0, x1, …"),
+        "parquet": Entry("data.formats:parquet", "Parquet tables"),
+        "npy": Entry("data.formats:npy", "a NumPy array: (N, D) is a table, (N, H, W) are images"),
+        "npz": Entry("data.formats:npz", "a NumPy archive: array x, for images also labels y and a mask of blanks"),
+        "idx": Entry("data.formats:idx", "images as MNIST has them; only read"),
+        "arff": Entry("data.formats:arff", "ARFF tables of nominal attributes; only read"),
+        "png": Entry("data.formats:png", "a grid of images; only written"),
+    },
+    "codecs": {
+        "table": Entry("codecs.table:TableCodec", "rows and columns, one site a column"),
+        "integers": Entry("codecs.table:IntegersCodec", "arrays of whole numbers, as early runs kept them"),
+        "image": Entry("codecs.image:ImageCodec", "images of bits or grey levels, one site a pixel"),
+    },
+    "columns": {
+        "categories": Entry("codecs.columns:Categories", "the distinct texts, whole numbers or booleans of a column"),
+        "bins": Entry("codecs.columns:Bins", "ranges of a column of numbers"),
     },
     "models": {
-        "table": Entry("models.table:table", "one free logit for every state", "5.3, C.2"),
+        "table": Entry("models.densities:table", "one free logit for every state", "5.3, C.2"),
         "mlp": Entry("models.score:mlp", "a shallow tanh network that gives all ratios in one pass", "5.2, C.1"),
         "made": Entry("models.made:made", "a masked autoregressive density, exact and normalized", "5.4, C.3"),
-        "energy": Entry("models.energy:energy", "a network that gives an unnormalized log-density"),
+        "energy": Entry("models.densities:energy", "a network that gives an unnormalized log-density"),
         "unet": Entry(
-            "models.unet:unet", "a convolutional score network for pictures, told the noise level", "5.5, C.4"
+            "models.unet:unet", "a convolutional score network for images, given the noise level", "5.5, C.4"
         ),
     },
     "heads": {
@@ -77,7 +98,7 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
     "baselines": {
         "independent": Entry("baselines.independent:Independent", "every site on its own, by counting"),
         "chow_liu": Entry("baselines.chow_liu:ChowLiu", "the best tree of pairwise dependences"),
-        "mixture": Entry("baselines.mixture:Mixture", "a mixture of independents, by EM"),
+        "mixture": Entry("baselines.independent:Mixture", "a mixture of independents, by EM"),
     },
     "divergences": {
         "csm": Entry("objectives.divergences:csm", "f = r²: Concrete score matching", "4.1"),
@@ -86,12 +107,14 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "ratio_matching": Entry("objectives.divergences:ratio_matching", "f = 1/(1+r): ratio matching on bits", "D.1"),
     },
     "edges": {
-        "all": Entry("objectives.estimators:All", "every edge, in bounded memory", "4.1"),
-        "independent": Entry("objectives.estimators:Independent", "one uniform neighbor for each term", "4.2"),
-        "paired": Entry("objectives.estimators:Paired", "one uniform neighbor for both terms"),
-        "stratified": Entry("objectives.estimators:Stratified", "one neighbor from each block of sites"),
-        "importance": Entry("objectives.estimators:Importance", "neighbors a reference finds plausible, reweighed"),
-        "self_proposal": Entry("objectives.estimators:SelfProposal", "states drawn from a frozen copy of the model"),
+        "all": Entry("objectives.estimators:AllEdges", "every edge, in bounded memory", "4.1"),
+        "independent": Entry("objectives.estimators:IndependentEdges", "one uniform neighbor for each term", "4.2"),
+        "paired": Entry("objectives.estimators:PairedEdges", "one uniform neighbor for both terms"),
+        "stratified": Entry("objectives.estimators:StratifiedEdges", "one neighbor from each block of sites"),
+        "importance": Entry("objectives.proposals:ImportanceEdges", "neighbors a reference finds plausible, reweighed"),
+        "self_proposal": Entry(
+            "objectives.proposals:SelfProposalEdges", "states drawn from a frozen copy of the model"
+        ),
     },
     "objectives": {
         "csm": Entry("objectives.build:csm", "Concrete score matching on edges", "4.1"),
@@ -111,22 +134,22 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
             "objectives.build:discrete_marginalization_uncorrected", "as first published: ignores the data", "D.2"
         ),
         "denoising": Entry("objectives.build:denoising", "denoising Concrete score matching", "4.3"),
-        "noisy": Entry("objectives.noisy:noisy", "ratios matched on corrupted rows, level by level", "5.5, C.4"),
-        "clean_value": Entry("objectives.clean_value:clean_value", "the cross-entropy of each site's clean value"),
+        "noisy": Entry("objectives.denoising:noisy", "ratios matched on corrupted rows, level by level", "5.5, C.4"),
+        "clean_value": Entry("objectives.denoising:clean_value", "the cross-entropy of each site's clean value"),
         "maximum_likelihood": Entry("objectives.build:maximum_likelihood", "for normalized models", "B.1"),
     },
     "kernels": {
         "mh": Entry("samplers.mh:MetropolisHastings", "a uniform neighbor, accepted or not", "3.3"),
         "informed": Entry("samplers.informed:Informed", "a neighbor in proportion to a function of its ratio"),
         "gibbs": Entry("samplers.gibbs:Gibbs", "a site drawn anew from its conditional"),
-        "gwg": Entry("samplers.gwg:GibbsWithGradients", "single sites, ratios guessed by one gradient"),
+        "gwg": Entry("samplers.informed:GibbsWithGradients", "single sites, ratios guessed by one gradient"),
         "multi_site": Entry("samplers.multi_site:MultiSite", "many sites at once, informed by all ratios"),
-        "heat_bath": Entry("samplers.heat_bath:HeatBath", "a share of the sites drawn anew at once; unadjusted"),
-        "tempering": Entry("samplers.tempering:Tempering", "warmer copies that trade places with the chain"),
+        "heat_bath": Entry("samplers.gibbs:HeatBath", "a share of the sites drawn anew at once; unadjusted"),
+        "tempering": Entry("samplers.combined:Tempering", "warmer copies that trade places with the chain"),
         "langevin": Entry("samplers.langevin:Langevin", "Langevin between the states, unadjusted: biased", "3.3, A.3"),
-        "mala": Entry("samplers.mala:MALA", "Langevin between the states, adjusted: exact", "3.3, A.3"),
-        "exact": Entry("samplers.exact:Exact", "independent draws by enumeration"),
-        "ancestral": Entry("samplers.ancestral:Ancestral", "independent draws by the model itself"),
+        "mala": Entry("samplers.langevin:MALA", "Langevin between the states, adjusted: exact", "3.3, A.3"),
+        "exact": Entry("samplers.independent:Exact", "independent draws by enumeration"),
+        "ancestral": Entry("samplers.independent:Ancestral", "independent draws by the model itself"),
     },
     "annealing": {
         "mh": Entry("samplers.annealed:annealed_mh", "Metropolis-Hastings from noise through the levels", "5.5, C.4"),
@@ -144,7 +167,7 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
             "experiments.guard:run", "f = r² on flips of real data diverges, and the guard catches it", "5.4"
         ),
         "tables": Entry("experiments.tables:run", "known truths learned with nothing said, and how far off it is"),
-        "explain": Entry("experiments.explain:run", "planted mistakes, and which model finds them first"),
+        "explain": Entry("experiments.tables:run_explain", "planted mistakes, and which model finds them first"),
         "figure2": Entry("experiments.figure2:run", "sixteen categories sampled through their scores", "5.2, figure 2"),
         "table1": Entry(
             "experiments.table1:run", "eight data sets of bits, a MADE trained by every method", "5.4, table 1"
@@ -206,14 +229,14 @@ def names(kind: str) -> list[str]:
     return list(entries(kind))
 
 
-def find(kind: str, name: str, where: str = "") -> Entry:
+def find(kind: str, name: str, where: Text = "") -> Entry:
     """What is registered as ``name``; nothing is imported.
 
     Raises:
         InputError: nothing is; it names ``where`` the name came from, and the nearest one that is known.
 
     >>> find("neighborhoods", "hamming").target
-    'concrete_score.neighborhoods.hamming:hamming'
+    'concrete_score.neighborhoods.site_graphs:hamming'
     """
     known = entries(kind)
     if name not in known:

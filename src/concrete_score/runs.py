@@ -5,14 +5,16 @@
     checkpoint/           the last two states of the training, to go on from
     metrics.jsonl         what was measured on the way
     report.html           all of it for reading, written at the end; nothing depends on it
-    samples/              of pictures: grids of draws on the way
+    samples/              of images: grids of draws on the way
 
 A name in ``run.json`` is looked up in the registry, never imported from a path, and nothing is ever unpickled.
 """
 
 import json
 import platform
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -21,27 +23,25 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from concrete_score import __version__
-from concrete_score.errors import InputError
-from concrete_score.files import canonical_json, digest, refuse_unwritable, write_text
+from concrete_score.errors import Command, InputError, Option
+from concrete_score.files import LOCK, canonical_json, digest, refuse_unwritable, short, write_text
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from concrete_score.protocols import Codec
+    from concrete_score.codecs import Codec
     from concrete_score.spaces import Space
-    from concrete_score.training.checkpoints import TensorFile
-    from concrete_score.training.events import Event, Finished
-    from concrete_score.training.journal import Journal
-    from concrete_score.training.recipe import Recipe
-    from concrete_score.training.settings import TrainingSettings
+    from concrete_score.training.events import Event, Finished, History
+    from concrete_score.training.recipe import Built, Recipe, TrainingSettings
     from concrete_score.training.state import Snapshot
+    from concrete_score.training.store import Journal, TensorFile
 
 FORMAT = 1
 RUN, MODEL, METRICS, CHECKPOINTS = "run.json", "model.safetensors", "metrics.jsonl", "checkpoint"
 REPORT = "report.html"
 SAMPLES = "samples"
-"""Pictures drawn while the training went, one grid a file; for people, so none of them is verified."""
+"""Images drawn while the training went, one grid a file; for people, so none of them is verified."""
 KEPT = 2
 """Checkpoints kept."""
 
@@ -60,24 +60,21 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        """``{recipe, training, …}``."""
         return dict(self.info["config"])
 
     @cached_property
     def space(self) -> "Space":
-        """The states' space."""
         return self.codec.space
 
     @cached_property
     def codec(self) -> "Codec":
         """How data become states, and back."""
-        from concrete_score.data.codecs import codec_from_json
+        from concrete_score.codecs import codec_from_json
 
         return codec_from_json(self.info["codec"], f"{self.path / RUN}: codec")
 
     @cached_property
     def recipe(self) -> "Recipe":
-        """What was trained."""
         from concrete_score.training.recipe import Recipe
 
         return Recipe.from_json(self.config["recipe"])
@@ -85,14 +82,13 @@ class Run:
     @cached_property
     def settings(self) -> "TrainingSettings":
         """How it was trained."""
-        from concrete_score.training.settings import TrainingSettings
+        from concrete_score.training.recipe import TrainingSettings
 
         return TrainingSettings.of(self.config["training"])
 
     @cached_property
     def journal(self) -> "Journal":
-        """The measurements."""
-        from concrete_score.training.journal import Journal
+        from concrete_score.training.store import Journal
 
         return Journal(self.path / METRICS, self.id)
 
@@ -104,7 +100,7 @@ class Run:
         """
         file = self.model_file()
         self._refuse_sizes_beyond(sum(value.numel() for value in file.tensors.values()))
-        model = self.recipe.build(self.space, self.settings).model
+        model = self.recipe.build_model(self.space, self.settings)
         try:
             model.load_state_dict(dict(file.tensors))
         except RuntimeError:
@@ -114,7 +110,7 @@ class Run:
         return model.requires_grad_(False)
 
     def _refuse_sizes_beyond(self, weights: int) -> None:
-        """No size of a model exceeds the number of its weights: a stranger's run must not build for hours."""
+        """No size of a model exceeds the number of its weights: an untrusted run must not build for hours."""
         for name, value in self.recipe.model_options.items():
             sizes = value if isinstance(value, list | tuple) else [value]
             if any(isinstance(size, int | float) and abs(size) > max(weights, 1) for size in sizes):
@@ -127,11 +123,12 @@ class Run:
 
     def model_file(self) -> "TensorFile":
         """The best weights, verified."""
-        from concrete_score.training.checkpoints import read
+        from concrete_score.training.store import read
 
         path = self.path / MODEL
         if not path.exists():
-            raise InputError("a fitted model", "a run without one yet", str(path), "go on with csm fit … --resume")
+            fix = ("continue it with ", Command("fit"), " ", Option("resume", True))
+            raise InputError("a fitted model", "a run without one yet", str(path), fix)
         return read(path, "model", self.id)
 
     def checkpoints(self) -> list[Path]:
@@ -139,21 +136,34 @@ class Run:
         return sorted((self.path / CHECKPOINTS).glob("step-*.safetensors"))
 
     def checkpoint(self) -> "Snapshot | None":
-        """The newest checkpoint, verified; None where there is none yet."""
+        """The newest checkpoint that verifies, with a warning if it is not the last; None where there is none yet.
+
+        Raises:
+            InputError: there are checkpoints, and all of them are damaged.
+        """
         from concrete_score.training.state import Snapshot
 
-        found = self.checkpoints()
-        if not found:
-            return None
-        file = self._read_checkpoint(found[-1])
-        return Snapshot(file.step, file.state, file.tensors)
+        damaged: list[tuple[Path, InputError]] = []
+        for path in reversed(self.checkpoints()):
+            try:
+                file = self._read_checkpoint(path)
+            except InputError as error:
+                damaged.append((path, error))
+                continue
+            for broken, why in damaged:
+                message = f"{broken} is damaged ({why.came}); the older {path.name} is used instead"
+                warnings.warn(message, UserWarning, stacklevel=2)
+            return Snapshot(file.step, file.state, file.tensors)
+        if damaged:
+            raise damaged[0][1]
+        return None
 
     def save(self, snapshot: "Snapshot") -> None:
         """Write the best weights if they are new, then the checkpoint; drop all but the last two."""
-        from concrete_score.training.checkpoints import TensorFile, write
+        from concrete_score.training.store import TensorFile, write
 
         best = {name.removeprefix("best/"): v for name, v in snapshot.tensors.items() if name.startswith("best/")}
-        self._save_best(best, snapshot.state["best_step"])
+        self.save_model(best, snapshot.state["best_step"])
         state = {**snapshot.state, "metrics": self.journal.mark()}
         name = f"step-{snapshot.step:08d}.safetensors"
         write(self.path / CHECKPOINTS / name, TensorFile("checkpoint", self.id, snapshot.step, state, snapshot.tensors))
@@ -166,21 +176,18 @@ class Run:
             leftover.unlink()
         mark = {"lines": 0, "digest": ""} if snapshot is None else dict(snapshot.state["metrics"])
         self.journal.cut(mark)
+        for path in self.checkpoints():
+            if snapshot is not None and path.name > f"step-{snapshot.step:08d}.safetensors":
+                path.unlink()  # damaged: an older one is continued
 
     def record(self, event: "Event") -> None:
-        """Keep what a training tells: measurements in the journal, checkpoints in their files."""
-        from concrete_score.training import events
+        """Keep what a training reports: measurements in the journal, checkpoints in their files."""
+        from concrete_score.training.events import Checkpoint
 
-        match event:
-            case events.Progress():
-                self._latest["loss"] = event.loss
-            case events.Validated():
-                loss = self._latest.get("loss")
-                self.journal.append(step=event.step, loss=loss, valid=event.value, best_step=event.best_step)
-            case events.WentBack():
-                self.journal.append(step=event.step, went_back_to=event.to_step, rate=event.rate, why=event.reason)
-            case events.Checkpoint():
-                self.save(event.snapshot)
+        if line := self._history.see(event):
+            self.journal.append(**line)
+        if isinstance(event, Checkpoint):
+            self.save(event.snapshot)
 
     def verify(self) -> list[str]:
         """Check every file there is, and give their names.
@@ -198,20 +205,27 @@ class Run:
         self.journal.read(mark)
         return [*checked, METRICS] if (self.path / METRICS).exists() else checked
 
-    def _save_best(self, weights: "Mapping[str, Tensor]", step: int) -> None:
-        from concrete_score.training.checkpoints import TensorFile, write
+    def save_model(self, weights: "Mapping[str, Tensor]", step: int) -> None:
+        """Write the best weights, which are those of a step, unless they are there."""
+        from concrete_score.training.store import TensorFile, write
 
-        if self._latest.get("best_step") != step or not (self.path / MODEL).exists():
+        if self._saved.get("best_step") != step or not (self.path / MODEL).exists():
             write(self.path / MODEL, TensorFile("model", self.id, step, {}, weights))
-            self._latest["best_step"] = step
+            self._saved["best_step"] = step
 
     @cached_property
-    def _latest(self) -> dict[str, Any]:
-        """What was last told and written."""
+    def _saved(self) -> dict[str, Any]:
+        """The step of the best weights on disk."""
         return {}
 
+    @cached_property
+    def _history(self) -> "History":
+        from concrete_score.training.events import History
+
+        return History()
+
     def _read_checkpoint(self, path: Path) -> "TensorFile":
-        from concrete_score.training.checkpoints import read
+        from concrete_score.training.store import read
 
         file = read(path, "checkpoint", self.id)
         if path.name != f"step-{file.step:08d}.safetensors":
@@ -270,7 +284,8 @@ def open(path: str | Path) -> Run:
     """
     file = Path(path) / RUN
     if not file.is_file():
-        raise InputError("a run directory, with its run.json", "none", where=str(path), fix="make one with csm fit")
+        fix = ("make one with ", Command("fit"))
+        raise InputError("a run directory, with its run.json", "none", where=str(path), fix=fix)
     text = file.read_bytes()
     try:
         info = json.loads(text)
@@ -294,6 +309,7 @@ def train(
     rows: "Tensor",
     valid: "Tensor | None" = None,
     *,
+    built: "Built | None" = None,
     device: "str | torch.device" = "cpu",
     show: "Callable[[Event], None]" = lambda event: None,
     interrupted: Callable[[], bool] = lambda: False,
@@ -303,14 +319,16 @@ def train(
     Args:
         run: created or opened.
         rows, valid: training and held-out states, the same as before where it goes on.
+        built: its model and objective, where they are built already.
         device: where to train.
-        show: told every event.
+        show: receives every event.
         interrupted: asked between steps; true ends with a checkpoint.
     """
     from concrete_score import training
     from concrete_score.training.processes import rank
 
-    built, snapshot, writes = run.recipe.build(run.space, run.settings), run.checkpoint(), rank() == 0
+    snapshot, writes = run.checkpoint(), rank() == 0
+    built = built or run.recipe.build(run.space, run.settings)
     if writes:
         run.rewind(snapshot)
     last: Any = None
@@ -327,6 +345,8 @@ def train(
         if writes:
             run.record(last)
         show(last)
+    if snapshot is not None and last.usable and last.why != "interrupted":
+        run.model_file()  # a run that had ended already did not write it again, and it may be damaged
     return last  # type: ignore[no-any-return]
 
 
@@ -336,33 +356,76 @@ def verify(path: str | Path) -> list[str]:
 
 
 def refuse_occupied(path: str | Path) -> None:
-    """Say no before any work is done: a new run needs a new or empty directory."""
-    folder = Path(path)
+    """Refuse a directory that holds something, before any work: a new run needs a new or empty one."""
+    folder, another = Path(path), ("choose another ", Option("out"))
     if folder.exists() and not folder.is_dir():
-        raise InputError("a directory", "a file", where=str(folder), fix="choose another --out")
+        raise InputError("a directory", "a file", str(folder), another)
     refuse_unwritable(folder)
-    if folder.is_dir() and any(folder.iterdir()):
-        known = exists(folder)
-        raise InputError(
-            "a new run directory",
-            "one that exists" if known else f"a folder of other files, without a {RUN}",
-            where=str(folder),
-            fix="choose another, go on with --resume, or replace it with --force" if known else "choose another --out",
-        )
+    if folder.is_dir() and _content(folder):
+        if not exists(folder):
+            raise InputError("a new run directory", f"a folder of other files, without a {RUN}", str(folder), another)
+        fix = [
+            "choose another",
+            ("continue it with ", Option("resume", True)),
+            ("replace it with ", Option("force", True)),
+        ]
+        raise InputError("a new run directory", "one that exists", str(folder), fix)
+
+
+@contextmanager
+def untrusted(run: Run) -> Iterator[None]:
+    """Within it, whatever the values of an untrusted ``run.json`` provoke is one line that names the file.
+
+    A digest proves that the file is whole, not that its maker meant well: any value may stand in it.
+
+    Raises:
+        InputError: it cannot be built here, and why.
+    """
+    file = str(run.path / RUN)
+    try:
+        yield
+    except InputError as error:
+        parts = error.where if isinstance(error.where, tuple) else (error.where,)
+        if any(str(run.path) in part for part in parts if isinstance(part, str)):
+            raise
+        raise error.moved((file, *(part for part in parts if part))) from None
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, MemoryError) as error:
+        came = f"{type(error).__name__} ({short(error)})"
+        fix = "fit again, or install the version that made it"
+        raise InputError("a run that this version can build", came, where=file, fix=fix) from None
 
 
 def _make_room(folder: Path, force: bool) -> None:
     if not force or not folder.is_dir():
         refuse_occupied(folder)
         return
-    if not any(folder.iterdir()):
+    if not _content(folder):
         return
-    if not exists(folder):
-        raise InputError("a run directory to replace", "one that is no run", str(folder), "choose another --out")
+    _refuse_foreign(folder)
     # Only what a run is made of is removed, run.json last: until then it is still a run.
     parts = [*(folder / CHECKPOINTS).glob("*.safetensors"), *(folder / SAMPLES).glob("step-*.png")]
     for file in [*parts, *(folder / name for name in (REPORT, MODEL, METRICS, RUN))]:
         file.unlink(missing_ok=True)
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Refuse to replace what is not verifiably a run of ours, or what a link would lead out of it."""
+    fix = ("remove it yourself, or choose another ", Option("out"))
+    if not exists(folder):
+        raise InputError("a run directory to replace", "one that is no run", str(folder), fix)
+    try:
+        open(folder)
+    except InputError as error:
+        came = f"one whose {RUN} does not verify ({error.came})"
+        raise InputError("a run directory to replace", came, str(folder), fix) from None
+    for name in (CHECKPOINTS, SAMPLES):
+        if (folder / name).is_symlink():
+            raise InputError("a run directory to replace", f"a link in the place of {name}/", str(folder), fix)
+
+
+def _content(folder: Path) -> list[Path]:
+    """What a folder holds besides its lock."""
+    return [path for path in folder.iterdir() if path.name != LOCK]
 
 
 def _versions() -> dict[str, str]:

@@ -57,7 +57,6 @@ class Space:
 
     @property
     def num_sites(self) -> int:
-        """D."""
         return len(self.sizes)
 
     @cached_property
@@ -169,3 +168,35 @@ def describe_count(count: int) -> str:
     ('6', 'about 2**784')
     """
     return str(count) if count < 10**9 else f"about 2**{count.bit_length() - 1}"
+
+
+def check_query(x: Any, observed: Any, space: Space) -> tuple[Tensor, Tensor]:
+    """``x`` with unobserved cells set to 0, and ``observed``, both checked.
+
+    >>> check_query([[-1, 2]], [[False, True]], Space((2, 3)))[0].tolist()
+    [[0, 2]]
+    """
+    x, observed = as_tensor(x, "x"), as_tensor(observed, "observed")
+    if observed.dtype != torch.bool or observed.shape != x.shape:
+        raise InputError(
+            f"booleans of the shape of x, {tuple(x.shape)}",
+            f"{observed.dtype} of shape {tuple(observed.shape)}",
+            where="observed",
+            fix="give True for each known cell and False for each blank",
+        )
+    return space.check(torch.where(observed, x, torch.zeros_like(x))), observed
+
+
+def check_same_space(one: Space, other: Space, what: str) -> None:
+    """Refuse pieces that were built for different spaces."""
+    if one != other:
+        raise InputError(
+            f"{what} on the same space",
+            f"sizes {_short(one)} and {_short(other)}",
+            fix="build both from one Space",
+        )
+
+
+def _short(space: Space) -> str:
+    shown = ", ".join(map(str, space.sizes[:6]))
+    return f"({shown}{', …' if space.num_sites > 6 else ''}) of {space.num_sites} sites"

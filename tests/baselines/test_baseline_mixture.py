@@ -107,5 +107,5 @@ def test_steps_and_tolerance_bound_the_work():
 
 @pytest.mark.parametrize("options", [{"components": 0}, {"components": -2}, {"steps": 0}])
 def test_a_mixture_of_nothing_is_refused(options):
-    with pytest.raises(InputError, match=r"(components|steps): expected a whole number of at least 1.*leave it out"):
+    with pytest.raises(InputError, match=r"(components|steps): expected a whole number of at least 1"):
         Mixture.fit([[0, 0]], Space.bits(2), generator=generator(0), **options)

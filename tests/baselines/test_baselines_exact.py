@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from concrete_score.baselines import ChowLiu, Conditionals, Independent, Mixture, counts
-from concrete_score.baselines.conditionals import check_query, draw_values
+from concrete_score.baselines.conditionals import draw_values
 from concrete_score.errors import InputError
 from concrete_score.protocols import DensityModel, Samplable
 from concrete_score.randomness import generator
-from concrete_score.spaces import Space
+from concrete_score.spaces import Space, check_query
 
 
 def fit_mixture(states, space, pseudo_count=counts.PSEUDO_COUNT):

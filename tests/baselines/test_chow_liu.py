@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy.stats import contingency, entropy
 
-from concrete_score.baselines import ChowLiu, trees
-from concrete_score.baselines.trees import maximum_spanning_tree, mutual_information
+from concrete_score.baselines import ChowLiu, chow_liu
+from concrete_score.baselines.chow_liu import maximum_spanning_tree, mutual_information
 from concrete_score.errors import InputError
 from concrete_score.randomness import generator
 from concrete_score.spaces import Space
@@ -69,7 +69,7 @@ def test_mutual_information_is_that_of_the_smoothed_pairs(pseudo_count):
 def test_pairs_counted_in_blocks_are_the_same_pairs(monkeypatch):
     rows = random_rows(MIXED, 50, 1).to(torch.uint8)
     whole = mutual_information(rows, MIXED, 1.0)
-    monkeypatch.setattr(trees, "PAIR_FLOATS", 30)
+    monkeypatch.setattr(chow_liu, "PAIR_FLOATS", 30)
     torch.testing.assert_close(mutual_information(rows, MIXED, 1.0), whole, rtol=0, atol=1e-14)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from concrete_score.baselines.structure import _Search, learn_structure
 from concrete_score.errors import InputError
-from concrete_score.models.parents import parents_first
+from concrete_score.models.autoregressive import parents_first
 from concrete_score.randomness import generator
 from concrete_score.spaces import Space
 from concrete_score.targets import BayesianNetwork

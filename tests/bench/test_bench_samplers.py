@@ -14,6 +14,13 @@ def test_step_figures_at_small_size(figure):
     assert "8-unit network on 6 bits" in check.name
 
 
+def test_the_annealed_step_at_small_size():
+    check = samplers.annealed_mh_step(side=8, width=4, chains=4, repeats=2)
+    assert check.value > 0
+    assert check.bound == 1.2
+    assert "images of 8x8, width 4" in check.name
+
+
 def test_the_gain_is_taken_once_for_both_figures():
     samplers._gain.cache_clear()
     size = {"side": 6, "chains": 32, "mh_steps": 800, "steps": 200}

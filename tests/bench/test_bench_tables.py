@@ -1,11 +1,12 @@
 """The table benchmark runs at small size; its bound is judged by ``csm bench``."""
 
-from concrete_score.bench.tables import load_over_pandas, mixed_table
+from concrete_score.bench.tables import mixed_table, read_over_polars
 
 
 def test_figure_at_small_size():
-    check = load_over_pandas(rows=2000, columns=20, repeats=1)
+    check = read_over_polars(rows=2000, columns=20, repeats=1)
     assert check.value > 0
+    assert check.bound == 2.0
     assert "2000 x 20" in check.name
 
 

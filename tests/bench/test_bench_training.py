@@ -15,3 +15,11 @@ def test_step_figures_at_small_size(figure):
 def test_checkpoint_figure_at_small_size():
     check = training.checkpoint_share(sites=4, hidden=3)
     assert 0 < check.value < 1
+
+
+@pytest.mark.parametrize(("figure", "bound"), [(training.train_unet, 1.15), (training.channels_last, 1.0)])
+def test_unet_figures_at_small_size(figure, bound):
+    check = figure(side=8, width=4, repeats=2)
+    assert check.value > 0
+    assert check.bound == bound
+    assert "images of 8x8, width 4" in check.name

@@ -1,4 +1,4 @@
-"""``report.html`` as people meet it: on a desk and on a phone, by day and by night, not a word in the console."""
+"""``report.html`` in a browser: wide and narrow, light and dark, without a message in the console."""
 
 import json
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.browser
 
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 LEAST_SVG, LEAST_HTML = 10.0, 12.5
-"""Pixels: the smallest letters in pictures, and elsewhere."""
+"""Pixels: the smallest text in charts, and elsewhere."""
 
 OVERLAPS = """() => [...document.querySelectorAll("svg.chart")].flatMap(svg => {
   const words = [...svg.querySelectorAll("text:not([transform])")].map(t => [t.textContent, t.getBoundingClientRect()]);
@@ -33,13 +33,13 @@ CUT = """() => [...document.querySelectorAll("h1, h2, p, li, dt, dd, caption, su
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """The reports of one run of each kind of model, and of one whose names would like to be markup."""
+    """The reports of one run of each kind of model, and of one whose names contain markup."""
     patch = pytest.MonkeyPatch()
-    patch.setattr("concrete_score.report.effort.KEPT", 60)
-    patch.setattr("concrete_score.report.effort.MOST_THIN", 1)
-    patch.setattr("concrete_score.report.chains.SWEEPS", 8)
+    patch.setattr("concrete_score.diagnostics.mixing.KEPT", 60)
+    patch.setattr("concrete_score.diagnostics.mixing.LIMITED_THIN", 1)
+    patch.setattr("concrete_score.diagnostics.mixing.SWEEPS", 8)
     few = Budget(steps=5, chains=4, raise_chains=2, bound_rows=10, pilot_steps=2, pilot_chains=4)
-    patch.setattr("concrete_score.report.comparison.BOUNDS", few)
+    patch.setattr("concrete_score.report.likelihood.BOUNDS", few)
     folder, found = tmp_path_factory.mktemp("reports"), {}
     for kind, recipe in cases.RECIPES.items():
         columns = 18 if kind == "energy" else 7
@@ -51,7 +51,7 @@ def pages(tmp_path_factory):
 
 
 class Visit:
-    """A page opened once, with all that it said, asked for and broke."""
+    """A page opened once, with its console messages, errors and requests."""
 
     def __init__(self, browser, path, size, scheme):
         self.context = browser.new_context(
@@ -97,7 +97,7 @@ def test_it_is_whole_quiet_and_readable(browser, pages, kind, size, scheme):
         assert visit.heard == []
 
 
-def test_day_and_night_differ_and_both_follow_the_system(browser, pages):
+def test_light_and_dark_differ_and_both_follow_the_system(browser, pages):
     grounds = {}
     for scheme in ("light", "dark"):
         with Visit(browser, pages["made"], "desktop", scheme) as visit:
@@ -126,7 +126,7 @@ def test_strange_names_are_shown_and_not_obeyed(browser, pages):
         assert page.locator("#configuration").get_by_text(cases.SCRIPT, exact=True).is_visible()
         assert page.evaluate("[document.scripts.length, document.images.length]") == [0, 0]
         assert page.locator("section").first.is_visible()
-        # Even an intruder's script would not run: the page forbids all of them.
+        # Even an injected script would not run: the page's policy forbids all of them.
         page.evaluate(
             "() => { const s = document.createElement('script'); s.text = 'window.ran = 1'; document.body.append(s) }"
         )

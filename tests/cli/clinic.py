@@ -9,13 +9,12 @@ import polars as pl
 import torch
 
 from concrete_score import runs
-from concrete_score.data import TableCodec
-from concrete_score.data.read import READERS
+from concrete_score.codecs import TableCodec
+from concrete_score.data.formats import CSV
 from concrete_score.files import canonical_json, digest
 from concrete_score.spaces import Space
-from concrete_score.training.checkpoints import TensorFile, write
-from concrete_score.training.recipe import Recipe
-from concrete_score.training.settings import TrainingSettings
+from concrete_score.training.recipe import Recipe, TrainingSettings
+from concrete_score.training.store import TensorFile, write
 
 SMOKE, AGE, ILL = ("no", "yes"), (30, 41, 55), ("False", "True")
 STATES = list(itertools.product(SMOKE, AGE, ILL))
@@ -30,7 +29,7 @@ def codec() -> TableCodec:
     """As fitted to a CSV file of all states."""
     rows = [dict(zip(COLUMNS, map(str, state), strict=True)) for state in STATES]
     text = pl.DataFrame(rows).write_csv().encode()
-    return TableCodec.fit(READERS[".csv"](text, "clinic.csv"))
+    return TableCodec.fit(CSV.read(text, "clinic.csv"))
 
 
 def write_run(folder, codec_json, recipe, tensors, **config):
@@ -64,7 +63,7 @@ def energy_run(folder, sites=24):
 
 
 def forged(path, **changes):
-    """A stranger's run: fields replaced, the digest made to match."""
+    """An untrusted run: fields replaced, the digest made to match."""
     file = Path(path) / "run.json"
     info = {**json.loads(file.read_text()), **changes}
     info.pop("digest")

@@ -45,4 +45,4 @@ def misused(csm):
 def _no_reports(request, monkeypatch):
     """A report takes longer than all else that a small fit does: only its own tests have it written."""
     if not request.module.__name__.endswith("test_report_command"):
-        monkeypatch.setattr("concrete_score.cli.fit.leave_report", lambda *_: None)
+        monkeypatch.setattr("concrete_score.cli.fit._write_report", lambda *_: None)

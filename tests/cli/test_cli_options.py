@@ -7,7 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from concrete_score.cli.options import Console, common_options
+from concrete_score.cli.console import Console, common_options
 from concrete_score.errors import InputError
 
 
@@ -31,7 +31,7 @@ def test_quiet_says_nothing():
 
 @pytest.mark.parametrize("device", ["nowhere", "meta", "cuda:99"])
 def test_absent_device_is_named(device):
-    with pytest.raises(InputError, match="--device"):
+    with pytest.raises(InputError, match="device"):
         Console(device=device).use_torch()
 
 

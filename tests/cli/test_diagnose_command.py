@@ -81,8 +81,8 @@ def test_mistakes_are_one_line(misused, table, words):
 class TestRun:
     @pytest.fixture(autouse=True)
     def _short(self, monkeypatch):
-        monkeypatch.setattr("concrete_score.report.mixing.KEPT", 60)
-        monkeypatch.setattr("concrete_score.report.mixing.BURN_IN", 10)
+        monkeypatch.setattr("concrete_score.diagnostics.mixing.KEPT", 60)
+        monkeypatch.setattr("concrete_score.diagnostics.mixing.BURN_IN", 10)
 
     @pytest.fixture
     def run(self, tmp_path):

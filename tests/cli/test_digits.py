@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from concrete_score.cli.main import main
-from concrete_score.data.images import load_images
+from concrete_score.data import load
 
 STEPS, DRAWS, BLOCKS = 600, 600, 12
 HALF = 4
@@ -20,7 +20,7 @@ def csm(*words):
 
 
 def bits(split):
-    return (load_images(f"digits:{split}").pixels > 8).astype(float)
+    return (load(f"digits:{split}").pixels > 8).astype(float)
 
 
 @pytest.fixture(scope="module")
@@ -32,20 +32,20 @@ def home(tmp_path_factory):
     return folder
 
 
-def slope(pictures, truth):
+def slope(images, truth):
     """How much of the data's covariances between pixels is there: 1 in the data, 0 where pixels are independent.
 
     Returns:
-        The regression of the pictures' pixel covariances on the data's, and its standard error over blocks of pictures.
+        The regression of the images' pixel covariances on the data's, and its standard error over blocks of images.
     """
     wanted = covariances(truth)
-    parts = [covariances(part) for part in np.array_split(pictures, BLOCKS)]
+    parts = [covariances(part) for part in np.array_split(images, BLOCKS)]
     each = np.array([(part * wanted).sum() / (wanted**2).sum() for part in parts])
     return each.mean(), each.std(ddof=1) / BLOCKS**0.5
 
 
-def covariances(pictures):
-    found = np.cov(pictures.reshape(len(pictures), -1).T)
+def covariances(images):
+    found = np.cov(images.reshape(len(images), -1).T)
     return found[np.triu_indices_from(found, 1)]
 
 
@@ -84,7 +84,7 @@ def test_pixels_depend_on_each_other_as_in_the_data(home, drawn):
         assert (0.6 - there) / error > 3
 
 
-def test_many_sites_at_once_come_down_to_such_pictures_too(home):
+def test_many_sites_at_once_come_down_to_such_images_too(home):
     here, error = slope(sampled(home, "heat_bath", "--sampler", "heat_bath", "--passes", "100"), bits("train"))
     assert (here - 0.4) / error > 3
 
@@ -103,7 +103,7 @@ def test_the_bound_is_above_independent_pixels(home, capsys):
 
 
 def test_the_lower_half_follows_from_the_upper(home):
-    data, draws = load_images("digits:test").pixels[:200].astype(int), 8
+    data, draws = load("digits:test").pixels[:200].astype(int), 8
     holed, truth = data.copy(), (data > 8)[:, HALF:]
     holed[:, HALF:] = -1
     np.save(home / "holed.npy", holed)

@@ -142,7 +142,7 @@ def test_rows_of_a_model_that_is_only_bounded_are_refused_before_the_work(misuse
     np.save(tmp_path / "x.npy", np.zeros((3, 24), int))
     err = misused("evaluate", path, str(tmp_path / "x.npy"), "--out", str(tmp_path / "rows.csv"), "--quiet")
     assert "--out" in err
-    assert "bounded" in err
+    assert "exact log-likelihood of every row" in err
     assert not (tmp_path / "rows.csv").exists()
 
 

@@ -5,7 +5,7 @@ from math import exp, log
 
 import pytest
 
-from concrete_score.cli.words import in_words
+from concrete_score.model import times_as_probable
 from tests.cli import clinic
 
 ROWS = [("no", 30, "True"), ("yes", 55, "False"), ("no", 41, "False")]
@@ -66,7 +66,7 @@ def test_top_limits_the_changes_and_negative_and_impossible_ones_are_listed(csm,
     assert all((change["log_ratio"] or -1) < 0 for change in shown["changes"])
 
 
-def test_for_people_in_words(csm, run, table):
+def test_for_people_times_as_probable(csm, run, table):
     out = csm("explain", run, table([("no", 30, "True"), ("no", 41, "False")]), "--top", "9", "--quiet").out
     best = truth(("no", 30, "True"))[0]
     assert best[2] == "False"
@@ -134,5 +134,5 @@ def test_names_of_a_stranger_are_escaped(csm, tmp_path):
 
 
 def test_large_ratios_have_words():
-    assert in_words(5.0) == "148.4 times as probable"
-    assert in_words(-800.0) == "e^800 times less probable"
+    assert times_as_probable(5.0) == "148.4 times as probable"
+    assert times_as_probable(-800.0) == "e^800 times less probable"

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from concrete_score import runs
+from concrete_score.files import locked
 from concrete_score.randomness import generator
 from concrete_score.spaces import Space
 
@@ -90,7 +91,7 @@ def test_named_sets_bring_their_own_held_out_rows(csm, data_dir, tmp_path):
         (("--set", "model.hiden=3"), "did you mean 'hidden'"),
         (("--model", "mad"), "--model: expected one of the registered models, got 'mad'; did you mean 'made'"),
         (("--valid", "missing.csv"), "--valid: expected an existing file"),
-        (("--set", "model.blocks=100000000"), "blocks: expected at most 1000"),
+        (("--set", "model.blocks=100000000"), "blocks: expected a whole number from 0 to 1000"),
         (("--objective", "csmm"), "did you mean 'csm'"),
         (("--edges", "paired"), "no edges"),
         (("--lr", "-1"), "lr"),
@@ -252,7 +253,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(data, tmp_path):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
-    assert f"go on with: csm fit {data} --out {tmp_path / 'run'} --resume" in err
+    assert f"continue with: csm fit {data} --out {tmp_path / 'run'} --resume" in err
     assert err.count("\n") == 1
     runs.verify(tmp_path / "run")
 
@@ -299,3 +300,42 @@ def test_a_refused_table_is_one_line_even_where_nobody_asked_for_quiet(misused, 
     for name in ("empty.csv", "nowhere.csv"):
         assert name in misused("fit", str(tmp_path / name), "--out", str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_damaged_newest_checkpoint_leaves_the_older_one(csm, tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).integers(0, 2, (60, 3)))
+    words = (
+        "fit",
+        str(tmp_path / "x.npy"),
+        "--steps",
+        "60",
+        "--set",
+        "checkpoint_seconds=1e-9",
+        "--set",
+        "valid_every=20",
+    )
+    assert csm(*words, "--out", str(tmp_path / "whole"), "--quiet").code == 0
+    assert csm(*words, "--out", str(tmp_path / "cut"), "--quiet").code == 0
+    run = runs.open(tmp_path / "cut")
+    older, newest = run.checkpoints()
+    newest.write_bytes(newest.read_bytes()[:-1])
+    with pytest.warns(UserWarning, match=f"{newest.name} is damaged .*; the older {older.name} is used"):
+        assert csm("fit", words[1], "--out", str(tmp_path / "cut"), "--resume", "--quiet").code == 0
+    one, two = (runs.open(tmp_path / name).model_file().tensors for name in ("whole", "cut"))
+    assert all((one[name] == two[name]).all() for name in one)
+    assert runs.verify(tmp_path / "cut")
+
+
+def test_contradictions_and_unusable_settings_are_refused_even_where_another_option_wins(misused, tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).integers(0, 2, (60, 3)))
+    words = ("fit", str(tmp_path / "x.npy"), "--out", str(tmp_path / "run"))
+    assert "steps: expected a whole number, got 'abc'" in misused(*words, "--set", "steps=abc", "--steps", "5")
+    assert "one value for steps, got 5 and 6" in misused(*words, "--set", "steps=6", "--steps", "5")
+    assert "one value for seed, got 1 and 2" in misused(*words, "--set", "seed=2", "--seed", "1")
+
+
+def test_two_writers_of_one_run_are_one_too_many(misused, tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).integers(0, 2, (60, 3)))
+    with locked(tmp_path / "run"):
+        error = misused("fit", str(tmp_path / "x.npy"), "--out", str(tmp_path / "run"), "--steps", "5", "--quiet")
+    assert "another process is writing" in error

@@ -49,7 +49,7 @@ def test_each_blank_gets_its_most_probable_value_given_the_observed_cells(csm, r
         "no,41,False",
         f"{mode('smoke', clinic.SMOKE, age=30)},30,{mode('ill', clinic.ILL, age=30)}",
     ]
-    assert "8 cells filled by enumeration" in err
+    assert "8 blank cells filled by enumeration" in err
 
 
 def test_other_cells_and_columns_come_through_as_they_were(csm, run, file):
@@ -97,7 +97,7 @@ def test_a_table_without_blanks_comes_out_as_it_went_in(csm, run, file):
     text = "age,smoke,ill,more\n30,no,True,\n41,yes,False,x\n"
     code, out, err = csm("impute", run, file(text))
     assert (code, out) == (0, text)
-    assert err == "no blank cells: nothing to fill\n"
+    assert err == "nothing is blank\n"
 
 
 def test_parquet_keeps_its_kinds(csm, run, tmp_path):
@@ -258,5 +258,5 @@ def test_an_existing_output_is_kept_unless_forced(csm, misused, run, file, tmp_p
 def test_kernels_fill_blanks_where_asked(csm, run, file):
     code, out, err = csm("impute", run, file("smoke,age,ill\nno,30,\nno,55,True\n"), "--sampler", "gibbs")
     assert code == 0
-    assert "1 cells filled by gibbs" in err
+    assert "1 blank cell filled by gibbs" in err
     assert out.splitlines()[1:] == ["no,30,False", "no,55,True"]

@@ -12,8 +12,8 @@ FIT = ("--steps", "20", "--set", "valid_every=10", "--set", "model.hidden=8")
 @pytest.fixture
 def clinic(tmp_path, monkeypatch):
     """A small table's file; chains are kept short."""
-    monkeypatch.setattr("concrete_score.report.effort.KEPT", 60)
-    monkeypatch.setattr("concrete_score.report.effort.MOST_THIN", 1)
+    monkeypatch.setattr("concrete_score.diagnostics.mixing.KEPT", 60)
+    monkeypatch.setattr("concrete_score.diagnostics.mixing.LIMITED_THIN", 1)
     cases.table(["smoke", "cough", cases.SCRIPT], rows=120).write_csv(tmp_path / "clinic.csv")
     return str(tmp_path / "clinic.csv")
 

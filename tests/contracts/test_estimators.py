@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from concrete_score import registry
 from concrete_score.models import MADE, Table, mlp
 from concrete_score.neighborhoods import IndependenceProposal, UniformProposal
-from concrete_score.objectives import All, BregmanObjective, Independent
+from concrete_score.objectives import AllEdges, BregmanObjective, IndependentEdges
 from tests.objectives.brute_force import bregman_objective, sampled_objective
 from tests.strategies import generators, neighborhoods, pmfs, spaces
 
@@ -136,7 +136,7 @@ def test_full_source_is_free_for_score_models_and_unbiased(data):
     model = mlp(n, generator=data.draw(generators()), hidden=6, dtype=torch.float64)
     pmf = data.draw(pmfs(n.space))
     csm = registry.load("divergences", "csm")
-    full, whole = Independent(n, full_source=True), BregmanObjective(csm, All(n))
+    full, whole = IndependentEdges(n, full_source=True), BregmanObjective(csm, AllEdges(n))
     expected = 0.0
     for probability, edges in full.outcomes(n.space.enumerate()):
         expected += ((pmf * probability) @ BregmanObjective(csm, full).loss(model, edges)).item()

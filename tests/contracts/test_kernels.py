@@ -26,7 +26,7 @@ from tests.strategies import generators, neighborhoods
 EXEMPT = {
     "langevin": "lives between the states and is biased: its bias is measured in tests/samplers/test_langevin.py",
     "mala": "lives between the states: held against the density itself in tests/samplers/test_langevin.py",
-    "heat_bath": "unadjusted: its exact bias is measured in tests/samplers/test_heat_bath.py",
+    "heat_bath": "unadjusted: its exact bias is measured in tests/samplers/test_gibbs.py",
     "exact": "draws independently: its one distribution is tested in tests/samplers/test_independent.py",
     "ancestral": "draws independently: its one distribution is tested in tests/samplers/test_independent.py",
 }

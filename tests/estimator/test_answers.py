@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from concrete_score import load
 from concrete_score.errors import InputError
 from concrete_score.estimator import ConcreteScoreEstimator
 from tests.estimator.patients import SMALL, clinic, numbers
@@ -147,3 +148,20 @@ def test_columns_are_found_by_name_and_others_passed_over(fitted):
         fitted.score(rows.drop("age"))
     with pytest.warns(UserWarning, match="does not have valid feature names"):
         assert fitted.score(rows.to_numpy()) == fitted.score(rows)
+
+
+def test_a_loaded_model_keeps_the_index_of_pandas_rows_and_counts_draws(fitted, tmp_path):
+    fitted.save(tmp_path / "run")
+    model = load(tmp_path / "run")
+    rows = pd.DataFrame({"smoke": ["yes", None], "age": [20, 35], "ill": [True, False]}, index=["ann", "bob"])
+    assert list(model.impute(rows).index) == ["ann", "bob"]
+    for each in (model, fitted):
+        with pytest.raises(InputError, match="draws: expected a whole number of at least 1"):
+            each.impute(rows, 0)
+        with pytest.raises(InputError, match=r"given: expected a mapping"):
+            each.sample(2, given=["smoke=yes"])
+
+
+def test_blanks_are_not_blamed_on_a_parameter_that_would_not_help(fitted):
+    with pytest.raises(InputError, match=re.escape("; drop those rows, or fill them first with impute()")):
+        fitted.score(pl.DataFrame({"smoke": [None], "age": [20], "ill": [True]}))

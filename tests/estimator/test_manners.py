@@ -61,17 +61,22 @@ def test_scikit_learns_own_checks_pass_without_exemption(estimator):
         ({"options": {"model.hiden": 3}}, "did you mean 'hidden'"),
         ({"options": {"patiense": 3}}, "options: expected the name of a setting"),
         ({"options": 3}, "a mapping such as"),
-        ({"options": {"model.hidden": {1}}}, "plain numbers, texts or lists"),
+        ({"options": {"model.hidden": {1}}}, "options: expected plain numbers, texts or lists"),
         ({"bins": "many"}, "bins: expected a whole number"),
         ({"bins": {"weight": 3}}, "bins: expected the name of a column, got 'weight'"),
         ({"bins": {"age": 1}}, "2 bins or more"),
         ({"missing": "dropp"}, "missing: expected one of refuse, drop, category"),
-        ({"missing": 3}, "missing: expected refuse, drop or category"),
+        ({"missing": 3}, "missing: expected one of refuse, drop, category"),
         ({"max_categories": 2.5}, "max_categories: expected a whole number"),
+        ({"max_categories": None}, "max_categories: expected a value, got None"),
+        ({"missing": None}, "missing: expected a value, got None"),
+        ({"valid_fraction": None}, "valid_fraction: expected a value, got None"),
+        ({"options": {3: 1}}, "options: expected the name of a setting, got '3'"),
+        ({"columns": 5}, "columns: expected a list of texts"),
         ({"valid_fraction": 1.5}, "valid_fraction: expected a share between 0 and 1"),
         ({"valid_fraction": "half"}, "valid_fraction: expected a share between 0 and 1"),
-        ({"random_state": None}, "random_state: expected a whole number from 0"),
-        ({"random_state": -1}, "random_state: expected a whole number from 0"),
+        ({"random_state": None}, "random_state: expected a whole number of at least 0"),
+        ({"random_state": -1}, "random_state: expected a whole number of at least 0"),
     ],
 )
 def test_parameters_are_judged_in_fit_by_name(parameters, words):
@@ -92,7 +97,7 @@ def test_tables_that_are_none_are_refused_in_scikit_learns_words(fitted):
             ConcreteScoreEstimator(**SMALL).fit(X)
     with pytest.raises(ValueError, match="X has 2 features, but ConcreteScoreEstimator is expecting 3 features"):
         ConcreteScoreEstimator(**SMALL).fit(numbers()).score(numbers()[:, :2])
-    with pytest.raises(InputError, match=r"a value seen in training.*'perhaps'.*mend it$"):
+    with pytest.raises(InputError, match=r"a value seen in training.*'perhaps'.*correct it, or pass unknown='skip'$"):
         fitted.score(clinic(3).with_columns(pl.lit("perhaps").alias("smoke")))
     with pytest.raises(InputError, match="no blank cells"):
         fitted.score(clinic(3).with_columns(pl.lit(None).alias("smoke")))

@@ -76,28 +76,28 @@ def test_models_of_scores_alone_answer_too_and_large_ones_say_that_they_have_no_
         warnings.simplefilter("ignore", ConvergenceWarning)
         large.fit(bits)
     for method in (large.score, large.score_samples):
-        with pytest.raises(InputError, match=r"exact log-likelihood.*use evaluate\(X\)"):
+        with pytest.raises(InputError, match=r"exact log-likelihood.*use evaluate\(\)"):
             method(bits)
     assert large.explain(bits[:2], top=1).shape == (2,)
 
 
 def test_numbers_are_refused_in_pythons_words_and_cut_into_bins_where_asked():
     rows = clinic().with_columns(pl.Series("weight", np.random.default_rng(0).normal(70, 9, 300)))
-    with pytest.raises(InputError, match=r"'weight' \(non-integer numbers\); add bins=\{'weight': 10\}"):
+    with pytest.raises(InputError, match=r"'weight' \(non-integer numbers\); pass bins=\{'weight': 10\}"):
         ConcreteScoreEstimator(**SMALL).fit(rows)
     by_name = ConcreteScoreEstimator(**SMALL, bins={"weight": 4}).fit(rows)
     by_count = ConcreteScoreEstimator(**SMALL, bins=4).fit(rows)
     assert by_name.codec_ == by_count.codec_
     assert by_name.codec_.space.sizes == (2, 3, 2, 4)
-    labels = set(by_name.codec_.sites[3].labels)
+    labels = set(by_name.codec_.columns[3].labels)
     assert set(by_name.sample(200)["weight"]) == labels
     heavy = by_name.sample(5, given={"weight": 200.0})
-    assert heavy["weight"].unique().to_list() == [by_name.codec_.sites[3].labels[-1]]
+    assert heavy["weight"].unique().to_list() == [by_name.codec_.columns[3].labels[-1]]
 
 
 def test_blanks_in_training_are_refused_dropped_or_a_category():
     rows = clinic().with_columns(pl.when(pl.int_range(300) < 5).then(None).otherwise(pl.col("smoke")).alias("smoke"))
-    with pytest.raises(InputError, match=r"5 .*NaN, None and null are blank: add missing='drop' or missing='category'"):
+    with pytest.raises(InputError, match=r"got 5 .*pass missing='drop', or pass missing='category'"):
         ConcreteScoreEstimator(**SMALL).fit(rows)
     dropped = ConcreteScoreEstimator(**SMALL, missing="drop").fit(rows)
     assert dropped.codec_.space.sizes == (2, 3, 2)

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from concrete_score import runs
 from concrete_score.errors import InputError
-from concrete_score.estimator import ConcreteScoreEstimator, load
+from concrete_score.estimator import ConcreteScoreEstimator
 from concrete_score.fitted import Fitted
 from concrete_score.randomness import generator
 from tests.estimator.patients import SMALL, clinic, csm
@@ -18,7 +18,7 @@ from tests.estimator.patients import SMALL, clinic, csm
 
 def test_what_is_saved_and_loaded_is_the_same_to_the_last_bit(fitted, tmp_path):
     fitted.save(tmp_path / "run")
-    again = load(tmp_path / "run")
+    again = ConcreteScoreEstimator.load(tmp_path / "run")
     test = clinic(100, seed=1)
     assert again.score(test) == fitted.score(test)
     assert (again.score_samples(test) == fitted.score_samples(test)).all()
@@ -58,8 +58,8 @@ def test_it_learns_what_csm_fit_learns_bit_for_bit(tmp_path, capsys):
     words = ["fit", str(tmp_path / "clinic.parquet"), "--out", str(tmp_path / "run"), "--steps", "60", "--lr", "0.02"]
     csm(capsys, *words, "--set", "model.hidden=12", "--set", "valid_every=20", "--seed", "3", "--quiet")
     mine = ConcreteScoreEstimator(**SMALL, random_state=3).fit(clinic())
-    theirs = load(tmp_path / "run")
-    assert theirs.codec_.sites == mine.codec_.sites
+    theirs = ConcreteScoreEstimator.load(tmp_path / "run")
+    assert theirs.codec_.columns == mine.codec_.columns
     for name, weights in mine.model_.state_dict().items():
         assert torch.equal(weights, theirs.model_.state_dict()[name])
     assert theirs.get_params() == {**mine.get_params(), **theirs.get_params()}
@@ -105,4 +105,4 @@ def test_an_occupied_directory_is_not_overwritten_unless_forced(fitted, tmp_path
     fitted.save(tmp_path / "run", force=True)
     assert (tmp_path / "run" / "run.json").read_bytes() != before
     with pytest.raises(InputError, match="a run directory"):
-        load(tmp_path / "nowhere")
+        ConcreteScoreEstimator.load(tmp_path / "nowhere")

@@ -46,13 +46,13 @@ def test_lying_symmetric_flag_is_caught(monkeypatch):
     assert "chain: symmetric flag" in {check.name for check in figure1.checks(figure1.build("chain")) if not check.ok}
 
 
-def test_picture_is_a_png_and_the_same_each_time(found):
-    again = figure1.run(Settings(seed=1)).pictures["figure1"]
-    assert again == found.pictures["figure1"]
+def test_the_plot_is_a_png_and_the_same_each_time(found):
+    again = figure1.run(Settings(seed=1)).images["figure1"]
+    assert again == found.images["figure1"]
     assert again.startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(("target", "panels"), [("hamming:hamming", 1), ("explicit:explicit", 0)])
+@pytest.mark.parametrize(("target", "panels"), [("site_graphs:hamming", 1), ("explicit:explicit", 0)])
 def test_neighborhood_of_another_package_gets_a_panel_if_a_space_is_enough(monkeypatch, target, panels):
     entry = registry.Entry(f"neighborhoods.{target}", "from elsewhere")
     monkeypatch.setitem(registry.BUILT_IN, "neighborhoods", {"visiting": entry})
@@ -64,4 +64,4 @@ def test_neighborhood_of_another_package_gets_a_panel_if_a_space_is_enough(monke
 def test_pyplot_and_its_global_state_are_left_alone(monkeypatch):
     # None in place of a module makes importing it fail.
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    assert figure1.picture([figure1.build("star")]).axes
+    assert figure1.plot([figure1.build("star")]).axes

@@ -31,7 +31,7 @@ def test_true_scores_are_sampled_up_to_the_noise_of_the_draws(monkeypatch):
         assert 0.005 < value < 0.055
     assert found.ours["noisy points"]["mala"] < 0.1
     assert [check.ok for check in found.checks[2:]] == [True] * 3
-    assert found.pictures["figure2"].startswith(b"\x89PNG")
+    assert found.images["figure2"].startswith(b"\x89PNG")
     assert found.paper.keys() <= found.ours.keys()
 
 

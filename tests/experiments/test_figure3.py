@@ -9,15 +9,16 @@ from hypothesis import strategies as st
 
 from concrete_score.errors import InputError
 from concrete_score.experiments import Settings, figure3
-from concrete_score.experiments.figure_text import pack, unpack
-from concrete_score.experiments.plane_learning import (
+from concrete_score.experiments.plane import (
     Plane,
     held_against,
     learn,
     line_departure,
     mixed,
+    pack,
     training_settings,
     unmixed,
+    unpack,
 )
 
 SMALL = replace(figure3.QUICK, bins=11, rows=3_000, lr=5e-2)
@@ -96,7 +97,7 @@ def test_mixed_csm_finds_the_draws_and_keeps_what_held_out_draws_like(plane):
 
 def test_an_unbounded_objective_is_shown_to_be_so(monkeypatch):
     monkeypatch.setattr(figure3, "QUICK", SMALL)
-    found = figure3.teach(Settings(quick=True), "2spirals", "csm")
+    found = figure3.train_one(Settings(quick=True), "2spirals", "csm")
     start, ten, twenty = found["ray"]
     assert start > ten > twenty
     assert twenty / ten > 1e4
@@ -106,7 +107,7 @@ def test_an_unbounded_objective_is_shown_to_be_so(monkeypatch):
 @pytest.mark.parametrize("method", ["ratio_elsewhere", "marginal_elsewhere"])
 def test_the_uncorrected_two_lead_from_anywhere_to_uniform(monkeypatch, method):
     monkeypatch.setattr(figure3, "QUICK", replace(SMALL, lr=2e-2))
-    found = figure3.teach(Settings(quick=True), "checkerboard", method)
+    found = figure3.train_one(Settings(quick=True), "checkerboard", method)
     assert found["departure_from_uniform"] < 0.1
     assert found["ratio"] > 3
 
@@ -118,8 +119,8 @@ def test_every_method_of_every_toy_is_there_with_its_checks(monkeypatch):
     assert set(figure3.METHODS) <= set(found.ours["2spirals"])
     assert "samples" not in found.ours["2spirals"]["csm"]
     assert len(found.checks) == 3 * (4 + 4 + 2 * 2 + 1)
-    assert all(data.startswith(b"\x89PNG") for data in found.pictures.values())
-    assert set(found.pictures) == {"figure3", "figure3-divergence"}
+    assert all(data.startswith(b"\x89PNG") for data in found.images.values())
+    assert set(found.images) == {"figure3", "figure3-divergence"}
     assert "no lower bound" in found.text
 
 

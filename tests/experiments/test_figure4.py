@@ -3,28 +3,51 @@
 import json
 from copy import deepcopy
 from dataclasses import replace
+from shutil import rmtree
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from concrete_score.experiments import figure4, figure4_cells, figure4_learning
-from concrete_score.experiments.figure4_cells import SAMPLERS, Size, best_of, packed, starts, unpacked
-from concrete_score.experiments.figure4_data import Shelf, pictures
-from concrete_score.experiments.figure4_judging import FEW, Judge, classifier_of
-from concrete_score.experiments.figure4_learning import Lesson, Levels, latest, learn, learned
-from concrete_score.experiments.figure4_painting import log_losses, lower_half, painted
-from concrete_score.experiments.figure4_text import _reached
+from concrete_score import runs
+from concrete_score.cli.main import csm
+from concrete_score.experiments import figure4
+from concrete_score.experiments.figure4.learning import (
+    FEW,
+    Levels,
+    NetworkPlan,
+    SampleJudge,
+    TensorCache,
+    classifier_of,
+    labelled_images,
+    learn,
+    learned,
+)
+from concrete_score.experiments.figure4.report import _reached
+from concrete_score.experiments.figure4.units import (
+    SAMPLERS,
+    Figure4Size,
+    best_of,
+    log_losses,
+    lower_half,
+    packed,
+    painted,
+    starts,
+    unpacked,
+)
 from concrete_score.experiments.result import Settings
 from concrete_score.models.ideal import IdealDenoiser
+from concrete_score.models.unet import unet
 from concrete_score.neighborhoods import hamming
 from concrete_score.noise import SIGMAS, flip_probability
 from concrete_score.randomness import generator
 from concrete_score.spaces import Space
+from concrete_score.training import TrainingSettings
 
-TINY = Size(
-    lesson=Lesson(
+TINY = Figure4Size(
+    network=NetworkPlan(
         dataset="digits",
         width=8,
         levels=Levels(8),
@@ -52,7 +75,7 @@ TINY = Size(
 def own_cache(tmp_path_factory, monkeypatch):
     folder = tmp_path_factory.getbasetemp() / "figure4-cache"
     monkeypatch.setenv("CONCRETE_SCORE_CACHE", str(folder))
-    monkeypatch.setattr(figure4_cells, "QUICK", TINY)
+    monkeypatch.setattr(figure4.units, "QUICK", TINY)
     return folder
 
 
@@ -66,20 +89,20 @@ def test_every_unit_runs_and_is_not_done_again(store, own_cache, monkeypatch):
     settings = Settings(quick=True, store=store)
     found = figure4.run(settings)
     assert len(found.checks) == 8
-    assert set(found.pictures) == {"figure4", "figure4-quality", "figure4-trajectory", "figure4-painting"}
-    assert all(data.startswith(b"\x89PNG") for data in found.pictures.values())
+    assert set(found.images) == {"figure4", "figure4-quality", "figure4-trajectory", "figure4-painting"}
+    assert all(data.startswith(b"\x89PNG") for data in found.images.values())
     assert all(how.title in found.text for how in SAMPLERS.values())
     json.dumps(dict(found.ours))
     assert "grid" not in json.dumps(dict(found.ours))
-    assert list(own_cache.rglob("unet.safetensors"))
+    assert runs.verify(TINY.network.path)
+    assert TINY.network.path.is_relative_to(own_cache)
     assert not list(store.rglob("*.safetensors"))
 
     def refuse(*_, **__):
         raise AssertionError("done again")
 
-    for name in ("train", "unet"):
-        monkeypatch.setattr(figure4_learning, name, refuse)
-    monkeypatch.setattr(Judge, "__call__", refuse)
+    monkeypatch.setattr(runs, "train", refuse)
+    monkeypatch.setattr(SampleJudge, "__call__", refuse)
     again = figure4.run(settings)
     assert again.checks == found.checks
     assert again.text == found.text
@@ -99,12 +122,11 @@ def test_samplers_count_their_passes(store):
 
 
 def test_training_goes_on_where_it_stopped():
-    base = TINY.lesson.training
-    whole = replace(TINY.lesson, seed=5, training={**base, "checkpoint_seconds": 1e-6})
+    base = TINY.network.training
+    whole = replace(TINY.network, seed=5, training={**base, "checkpoint_seconds": 1e-6})
     learn(whole)
     straight = learned(whole).state_dict()
-    for path in whole.shelf().folder.iterdir():
-        path.unlink()
+    rmtree(whole.path)
 
     def stop(line):
         if "step 6" in line:
@@ -112,21 +134,46 @@ def test_training_goes_on_where_it_stopped():
 
     with pytest.raises(KeyboardInterrupt):
         learn(whole, stop)
-    assert not whole.shelf().path("unet").exists()
-    assert 0 < latest(whole)[0] < 12
-    told = learn(whole)
-    assert told["steps"] == 12
-    assert [step for step, _ in told["curve"]] == [0, 6, 12]
+    assert 0 < whole.run().checkpoint().step < 12
+    numbers = learn(whole)
+    assert numbers["steps"] == 12
+    assert [step for step, _ in numbers["curve"]] == [0, 6, 12]
+    assert learn(whole) == numbers
     for name, value in learned(whole).state_dict().items():
         assert value.equal(straight[name]), name
 
 
-def test_another_lesson_lies_elsewhere():
-    assert TINY.lesson.shelf().folder != replace(TINY.lesson, width=12).shelf().folder
+def test_the_network_is_the_one_that_its_parts_make():
+    """By name in the registry, and bit for bit: weights, noise and objective."""
+    plan = replace(TINY.network, seed=7)
+    data, recipe, settings = plan.images(), plan.recipe(), TrainingSettings.of({**plan.training, "seed": plan.seed})
+    noise = plan.levels.noise(data.space)
+    sizes = {"width": plan.width, "blocks": plan.blocks, "depth": plan.depth}
+    parts = unet(hamming(data.space), noise=noise, shape=data.shape, **sizes, generator=generator(plan.seed, "weights"))
+    built = recipe.build(data.space, settings)
+    for name, value in parts.state_dict().items():
+        assert value.equal(built.model.state_dict()[name]), name
+    assert built.model.noise.table.equal(noise.table)
+    assert built.objective.noise.table.equal(noise.table)
+    assert plan.run().recipe.build(data.space, settings).model.noise.table.equal(noise.table)
 
 
-def test_a_file_of_another_shelf_is_refused(tmp_path):
-    one, other = Shelf({"a": 1}), Shelf({"a": 2})
+def test_commands_open_the_network(tmp_path, capsys):
+    learn(TINY.network)
+    path = str(TINY.network.path)
+    out = tmp_path / "grid.npy"
+    csm(["sample", path, "-n", "4", "--passes", "2", "--out", str(out)], standalone_mode=False)
+    assert np.load(out).shape == (4, 8, 8)
+    csm(["evaluate", path, str(out), "--json", "--quiet"], standalone_mode=False)
+    assert json.loads(capsys.readouterr().out)["rows"] == 4
+
+
+def test_another_plan_has_another_run():
+    assert TINY.network.path != replace(TINY.network, width=12).path
+
+
+def test_a_file_of_another_cache_is_refused(tmp_path):
+    one, other = TensorCache({"a": 1}), TensorCache({"a": 2})
     one.put("x", {"t": torch.ones(2)})
     other.folder.mkdir(parents=True, exist_ok=True)
     other.path("x").write_bytes(one.path("x").read_bytes())
@@ -156,7 +203,7 @@ def test_packing_is_undone(rows, sites, seed):
 
 
 def test_the_first_chains_start_alike():
-    model = TINY.lesson.model()
+    model = TINY.network.run().recipe.build(TINY.network.images().space, TINY.network.run().settings).model
     few, many = starts(model, FEW, 3), starts(model, FEW + 20, 3)
     assert len(many) == FEW + 20
     assert many[:FEW].equal(few)
@@ -170,9 +217,9 @@ def test_marginals_of_independent_pixels_are_exact():
     states = space.enumerate()
     pmf = torch.where(states == 1, chance, 1 - chance).prod(-1)
     size = replace(
-        TINY, lesson=replace(TINY.lesson, levels=Levels(12)), draws=2_000, painted_levels=12, painted_steps=2
+        TINY, network=replace(TINY.network, levels=Levels(12)), draws=2_000, painted_levels=12, painted_steps=2
     )
-    ideal = IdealDenoiser.of(pmf, size.lesson.levels.noise(space), hamming(space))
+    ideal = IdealDenoiser.of(pmf, size.network.levels.noise(space), hamming(space))
     rows = torch.tensor([[1, 0, 1, 0, 0, 0], [0, 1, 0, 1, 1, 1]])
     hidden = lower_half(shape)
     log_probs, draws, _ = painted(ideal, rows, hidden, size, generator(0))
@@ -191,10 +238,10 @@ def test_log_losses_are_of_hidden_pixels_alone():
     assert log_losses(log_probs, rows, lower_half((2, 2))).item() == pytest.approx(expected.item())
 
 
-def test_the_judge_tells_copies_and_noise_from_pictures():
-    data = pictures("digits")
-    classifier = classifier_of(data, Shelf({"judge": 1}), 150, 0)
-    judge = Judge(data, classifier, 600, 200, resamples=10)
+def test_the_judge_tells_copies_and_noise_from_images():
+    data = labelled_images("digits")
+    classifier = classifier_of(data, TensorCache({"judge": 1}), 150, 0)
+    judge = SampleJudge(data, classifier, 600, 200, resamples=10)
     fresh, copies = judge(data.test[:200].long()), judge(data.train[:200].long())
     noise = judge(data.space.uniform(200, generator(0)))
     assert fresh["memorization"]["passed"]
@@ -265,9 +312,9 @@ def test_the_text_tells_who_is_as_good_as_the_paper():
     assert SAMPLERS["reverse_16"].title not in bad
 
 
-def test_painted_pictures_are_joined():
+def test_painted_images_are_joined():
     parts = [{"ours": [0.1, 0.2], "mixture": [0.2, 0.2], "passes": 7}, {"ours": [0.3], "mixture": [0.5], "passes": 7}]
-    told = figure4.joined(parts)
-    assert told["pictures"] == 3
-    assert told["difference"] == pytest.approx(-0.1)
-    assert told["difference_stderr"] == pytest.approx(0.1 / 3**0.5)
+    numbers = figure4.joined(parts)
+    assert numbers["pictures"] == 3
+    assert numbers["difference"] == pytest.approx(-0.1)
+    assert numbers["difference_stderr"] == pytest.approx(0.1 / 3**0.5)

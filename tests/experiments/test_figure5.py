@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from concrete_score.experiments import Settings, figure5
-from concrete_score.experiments.one_dimensional_cases import TITLES, held_against, neighborhood
+from concrete_score.experiments.figure5 import TITLES, held_against, neighborhood
 from concrete_score.spaces import Space
-from concrete_score.targets.one_dimensional import sine
+from concrete_score.targets.toys import sine
 
 
 def test_three_cycles_of_all_categories_in_different_orders_and_one_complete_graph():
@@ -53,6 +53,6 @@ def test_the_figure_and_its_checks(monkeypatch):
     found = figure5.run(Settings(quick=True))
     assert len(found.checks) == 8
     assert not any(check.ok for check in found.checks)  # three steps are not enough
-    assert found.pictures["figure5"].startswith(b"\x89PNG")
+    assert found.images["figure5"].startswith(b"\x89PNG")
     assert found.ours["bound"] == pytest.approx(-sine().entropy())
     assert "cycle, permuted" in found.text

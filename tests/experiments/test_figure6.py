@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from concrete_score.experiments import Settings, figure6
-from concrete_score.experiments.every_edge import EveryEdge
+from concrete_score.experiments.figure5 import TITLES, neighborhood
 from concrete_score.experiments.figure6 import inverted
-from concrete_score.experiments.one_dimensional_cases import TITLES, neighborhood
+from concrete_score.experiments.full_batch import EveryEdge
 from concrete_score.models import Table
 from concrete_score.noise import categorical
 from concrete_score.objectives import Denoising, divergences
@@ -65,8 +65,8 @@ def test_the_figure_and_its_checks(monkeypatch):
     monkeypatch.setattr(figure6, "ROWS", (1_000, 2_000))
     monkeypatch.setattr(figure6, "HELD_OUT", 500)
     found = figure6.run(Settings(quick=True))
-    assert set(found.pictures) == {"figure6", "figure6-ways"}
-    assert all(data.startswith(b"\x89PNG") for data in found.pictures.values())
+    assert set(found.images) == {"figure6", "figure6-ways"}
+    assert all(data.startswith(b"\x89PNG") for data in found.images.values())
     assert found.ours["natural-1000-uniform"]["fails"]
     assert "cycle, evens then odds" in found.text
 

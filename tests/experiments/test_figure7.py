@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from concrete_score.experiments import Settings, figure7
-from concrete_score.experiments.every_edge import EveryEdge
-from concrete_score.experiments.figure7 import Scene, integrated, measure, sampled, variance
+from concrete_score.experiments.figure7 import NoisyToy, integrated, measure, sampled, variance
+from concrete_score.experiments.full_batch import EveryEdge
 from concrete_score.models import Table
 from concrete_score.neighborhoods import grid
 from concrete_score.noise import categorical
@@ -37,7 +37,7 @@ def test_integrating_rows_and_noise_out_changes_a_constant_only(divergence):
 
 
 def test_measured_gradients_are_those_of_autograd():
-    scene = Scene.of("8gaussians", 0.7, QUICK)
+    scene = NoisyToy.of("8gaussians", 0.7, QUICK)
     space = scene.plane.space
     objective = Denoising(divergences.csm, scene.noise, grid(space))
     model = Table(space, generator(3, "logits"), dtype=torch.float64)
@@ -76,5 +76,5 @@ def test_the_figure_and_its_checks(monkeypatch):
     unlearned = [check for check in found.checks if "uniform start" in check.name]
     assert len(unlearned) == 8
     assert not any(check.ok for check in unlearned)
-    assert found.pictures["figure7"].startswith(b"\x89PNG")
+    assert found.images["figure7"].startswith(b"\x89PNG")
     assert not any(key.startswith("samples") for key in found.ours["2spirals"]["w = 0.9"]["sampled"])

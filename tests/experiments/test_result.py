@@ -13,7 +13,7 @@ FOUND = Findings(
     paper={"nltcs": -6.13, "gifts": {"connected": True}},
     ours={"nltcs": float("nan"), "toys|a": [1, 2]},
     checks=(Check.at_most("a | b", 0.5, 1.0), Check.equal("count", 3, 4)),
-    pictures={"curve": b"\x89PNG"},
+    images={"curve": b"\x89PNG"},
 )
 RESULT = Result("table9", "csm reproduce table9 --seed 1", "0.1.0", Settings(seed=1, quick=True), 2.0, FOUND)
 
@@ -58,7 +58,7 @@ def test_all_files_and_nothing_else(tmp_path):
 @pytest.mark.parametrize("content", ['{"version": "9.9"}', "{}", "not JSON", "[1]", '"text"'])
 def test_what_is_not_of_this_version_is_refused(tmp_path, content):
     (tmp_path / "a.json").write_text(content)
-    with pytest.raises(InputError, match="--force"):
+    with pytest.raises(InputError, match="force=True"):
         refuse_other_version(tmp_path / "a.json", "0.1.0")
 
 

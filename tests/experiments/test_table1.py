@@ -9,18 +9,21 @@ import torch
 from concrete_score.errors import InputError
 from concrete_score.experiments import Settings
 from concrete_score.experiments.result import Result
-from concrete_score.experiments.table1 import DATASETS, run, run_table2, units
-from concrete_score.experiments.table1_cells import AVERAGED, METHODS, PAPER, cell, log_likelihoods
-from concrete_score.experiments.table1_tables import (
+from concrete_score.experiments.table1 import (
+    DATASETS,
     LIKELIHOODS,
     LISTED,
     SCORE_BASED,
-    Table,
+    CellTable,
     findings,
     full_checks,
+    run,
+    run_table2,
     table_json,
+    units,
 )
-from concrete_score.experiments.table1_tables import PAPER as PRINTED
+from concrete_score.experiments.table1 import PAPER as PRINTED
+from concrete_score.experiments.table1.cells import AVERAGED, METHODS, PAPER_SETTINGS, cell, log_likelihoods
 from concrete_score.files import finite
 from concrete_score.randomness import generator
 from concrete_score.spaces import Space
@@ -41,7 +44,7 @@ def made_up(shift=0.0, method_shift=None):
 
 
 def failed(cells):
-    return [check.name for check in full_checks(Table(cells, DATASETS)) if not check.ok]
+    return [check.name for check in full_checks(CellTable(cells, DATASETS)) if not check.ok]
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -69,7 +72,7 @@ def test_the_papers_rows_have_the_papers_settings():
     for name, method in METHODS.items():
         if method.family or name == "maximum_likelihood_averaged":  # the same for all of ours
             assert {key: method.training[key] for key in AVERAGED} == AVERAGED, name
-    assert PAPER.items() <= {**AVERAGED}.items()
+    assert PAPER_SETTINGS.items() <= {**AVERAGED}.items()
 
 
 def test_cells_are_named_once_and_the_most_telling_come_first():
@@ -116,28 +119,28 @@ def test_our_method_is_chosen_by_validation_and_never_by_test():
             found["valid_log_likelihood"] += 0.2
         if found["method"] == "logistic":
             found["log_likelihood"] += 5.0
-    assert Table(cells, DATASETS).chosen() == "self_proposal_csm"
+    assert CellTable(cells, DATASETS).chosen() == "self_proposal_csm"
 
 
 def test_our_maximum_likelihood_is_chosen_by_validation_and_the_other_rows_shortfall_is_told():
     good = {"self_proposal_logistic": 1.0, "chow_liu": -0.5}
-    assert Table(made_up(0.0, good), DATASETS).likelihood() == "maximum_likelihood"  # a tie
+    assert CellTable(made_up(0.0, good), DATASETS).likelihood() == "maximum_likelihood"  # a tie
     cells = made_up(0.0, {**good, "maximum_likelihood": -0.16})
     assert failed(cells) == []
-    table = Table(cells, DATASETS)
+    table = CellTable(cells, DATASETS)
     assert table.likelihood() == "maximum_likelihood_averaged"
     text = findings(cells, DATASETS, quick=False, likelihood=False).text
     assert "falls short of the bounds above on: nltcs (-6.160 against -6.05)" in text
     for found in cells:  # the test rows have no say
         if found["method"] == "maximum_likelihood":
             found["valid_log_likelihood"] += 1
-    assert Table(cells, DATASETS).likelihood() == "maximum_likelihood"
+    assert CellTable(cells, DATASETS).likelihood() == "maximum_likelihood"
     assert "jester: maximum likelihood" in failed(cells)
 
 
 def test_a_partial_table_is_shown_with_blanks_and_its_checks_fail():
     cells = [found for found in made_up() if found["method"] == "maximum_likelihood" and found["seed"] == 0]
-    table = Table(cells, DATASETS)
+    table = CellTable(cells, DATASETS)
     assert isnan(table.mean("toys", "csm"))
     found = findings(cells, DATASETS, quick=False, likelihood=False)
     assert "| CSM as written |  |  |" in found.text
@@ -159,14 +162,14 @@ def test_table2_adds_the_likelihood_of_the_paper():
     assert "paper: maximum likelihood" not in one.text
     assert "paper: maximum likelihood" in two.text
     assert two.paper["plants"]["maximum_likelihood"] == -12.52
-    assert list(two.pictures) == ["table2"]
+    assert list(two.images) == ["table2"]
 
 
 def test_an_absent_set_names_the_file_and_its_place_before_any_work(monkeypatch, tmp_path):
     monkeypatch.setenv("CONCRETE_SCORE_DATA", str(tmp_path))
     monkeypatch.setenv("CONCRETE_SCORE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CONCRETE_SCORE_URL", "http://127.0.0.1:9")
-    monkeypatch.setattr("concrete_score.data.fetch.TRIES", 1)
+    monkeypatch.setattr("concrete_score.data.catalog.TRIES", 1)
     with pytest.raises(InputError, match="nltcs") as caught:
         run(Settings(store=tmp_path / "store"))
     assert str(tmp_path / "cache" / "twenty" / "nltcs" / "nltcs.train.data.gz") in caught.value.fix
@@ -202,7 +205,8 @@ def test_quick_size_holds_and_table2_trains_nothing(data_dir, tmp_path):
     Result("table1", "csm reproduce table1 --quick", "0", settings, 1.0, found).write(tmp_path / "table1")
     listed = json.loads((tmp_path / "table1" / "table.json").read_text())
     assert {each["dataset"] for each in listed} == {"nltcs", "gifts"}
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "table1" / "units-quick").rglob("*.json")}
+    before = (tmp_path / "table1" / "units.jsonl").read_bytes()
     again = run_table2(Settings(quick=True, store=tmp_path / "table2"))
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "table1" / "units-quick").rglob("*.json")} == before
+    assert (tmp_path / "table1" / "units.jsonl").read_bytes() == before
+    assert not (tmp_path / "table2").exists()
     assert finite(again.ours) == finite(found.ours)  # None equals None, NaN nothing

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from concrete_score.likelihood import Annealing, EnumeratedAnnealing, RBMPath, ais, linear, raise_, reverse_ais
-from concrete_score.likelihood.weights import log_means
+from concrete_score.likelihood.bounds import log_means
 from concrete_score.targets import from_density, random_rbm
 from tests.likelihood.helpers import KERNELS, random_problem
 

@@ -7,7 +7,9 @@ import torch
 
 from concrete_score.errors import InputError
 from concrete_score.likelihood import exact
-from concrete_score.likelihood.weights import log_mean, log_means
+from concrete_score.likelihood.bounds import log_mean, log_means
+from concrete_score.likelihood.views import Views
+from concrete_score.neighborhoods import hamming
 from concrete_score.spaces import Space
 from concrete_score.targets import Ising, from_density, pmf
 from tests.likelihood.helpers import Unnormalized
@@ -37,6 +39,15 @@ def test_an_impossible_row_makes_the_mean_minus_infinity_and_json_null():
     assert result.to_json()["log_likelihood"] is None
 
 
+def test_a_row_of_probability_zero_has_no_ratios_and_is_called_as_the_caller_says():
+    p, rows = pmf([0.5, 0.0, 0.5]), torch.tensor([[0], [1]])
+    views = Views(p, p.space)
+    with pytest.raises(InputError, match=r"^row 1: "):
+        views.log_ratios(rows, hamming(p.space))
+    with pytest.raises(InputError, match=r"^line 3: "):
+        views.log_ratios(rows, hamming(p.space), lambda row: f"line {row + 2}")
+
+
 def test_a_single_row_has_no_standard_error():
     assert exact(pmf([0.5, 0.5]), [[0]]).to_json()["stderr"] is None
 
@@ -47,6 +58,8 @@ def test_broken_densities_are_refused(value):
     table[2] = value
     with pytest.raises(InputError, match="row 1"):
         exact(Unnormalized(Space.bits(2), table), [[0, 0], [1, 0]])
+    with pytest.raises(InputError, match="line 3"):
+        exact(Unnormalized(Space.bits(2), table), [[0, 0], [1, 0]], row_name=lambda row: f"line {row + 2}")
     with pytest.raises(InputError, match="finite sum"):
         exact(Unnormalized(Space.bits(2), table), [[0, 0]])
 

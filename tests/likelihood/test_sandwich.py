@@ -198,6 +198,21 @@ class TestRefusals:
         broken = Unnormalized(Space.bits(4), torch.full((16,), torch.nan))
         self.check("log-density", lambda: sandwich(broken, self.rows, generator(), QUICK))
 
+    def test_a_row_is_called_as_the_caller_says_also_where_only_some_are_bounded(self):
+        model, few = asia(), Budget(bound_rows=4)
+        states = model.space.enumerate()
+        zero = (model.log_density(states) == -torch.inf).nonzero().squeeze(-1)
+        called = []
+
+        def row_name(row):
+            called.append(row)
+            return f"line {row + 2}"
+
+        self.check(
+            r"^line \d+: .*positive density", lambda: sandwich(model, states, generator(), few, row_name=row_name)
+        )
+        assert called[0] in zero.tolist()
+
     def test_a_kernel_that_is_not_reversible(self):
         path = Geometric(uniform(self.model.space), self.model)
         self.check("reversible", lambda: Annealing(path, linear(2), lambda density: Tempering(density)))

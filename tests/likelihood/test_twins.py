@@ -16,7 +16,7 @@ from concrete_score.likelihood import (
     reverse_ais,
     uniform,
 )
-from concrete_score.likelihood.kernels import time_reversal
+from concrete_score.likelihood.annealing_paths import time_reversal
 from concrete_score.samplers import Composition, systematic
 from concrete_score.spaces import Space
 from concrete_score.targets import asia, pmf, random_rbm

@@ -14,7 +14,7 @@ from concrete_score.models.ideal import IdealDenoiser
 from concrete_score.models.unet import unet
 from concrete_score.neighborhoods import hamming
 from concrete_score.noise import FactorizedNoise, binarized_gaussian, categorical
-from concrete_score.noise.log_snr import log_snr
+from concrete_score.noise.families import log_snr
 from concrete_score.samplers.annealed import reverse_chain
 from concrete_score.spaces import Space
 from tests.noise.helpers import mixtures

@@ -5,11 +5,16 @@ import torch
 from scipy.linalg import sqrtm
 
 from concrete_score.errors import InputError
-from concrete_score.metrics import memorization as memory
+from concrete_score.metrics import images
 from concrete_score.metrics.bootstrap import bootstrap
-from concrete_score.metrics.classifier import class_report, train_classifier
-from concrete_score.metrics.frechet import frechet, gaussian_distance
-from concrete_score.metrics.memorization import memorization, nearest_distances
+from concrete_score.metrics.images import (
+    class_report,
+    frechet,
+    gaussian_distance,
+    memorization,
+    nearest_distances,
+    train_classifier,
+)
 from concrete_score.spaces import Space
 
 
@@ -86,7 +91,7 @@ def test_nearest_distances_are_counted(monkeypatch, size):
     rows, reference = (Space((size,) * 7).uniform(n, seeded(n)) for n in (23, 41))
     expected = (rows[:, None] != reference).sum(-1).amin(1)
     assert torch.equal(nearest_distances(rows, reference), expected)
-    monkeypatch.setattr(memory, "CHUNK", 100)
+    monkeypatch.setattr(images, "DISTANCES", 100)
     assert torch.equal(nearest_distances(rows.to(torch.uint8), reference.to(torch.uint8)), expected)
     assert nearest_distances(rows[:0], reference).shape == (0,)
 
@@ -114,7 +119,7 @@ def test_copies_are_caught_and_fresh_draws_pass():
         (lambda: bootstrap(lambda w: w.sum(), (normal(3),), seeded(), 1), "at least 2 resamples"),
         (
             lambda: train_classifier(torch.zeros(4, 4).long(), torch.zeros(3).long(), Space.bits(4), (2, 2)),
-            "labels: expected a label from 0 for every picture",
+            "labels: expected a label from 0 for every image",
         ),
         (
             lambda: train_classifier(torch.zeros(4, 4).long(), torch.arange(4), Space.bits(4), (2, 3)),

@@ -31,7 +31,7 @@ def posterior_outputs(noise, pmf, level):
 
 @given(products(), st.data())
 def test_the_exact_posterior_gives_the_log_ratios_of_the_noisy_distribution(neighborhood, data):
-    """Property 1 with the denoising head of M8, at every level."""
+    """Property 1 with the denoising head, at every level."""
     space = neighborhood.space
     noise, pmf, states = categorical(space, WEIGHTS), data.draw(pmfs(space)), space.enumerate()
     head = DenoisingHead(noise, neighborhood)
@@ -104,7 +104,7 @@ def test_log_ratio_and_raw_heads_agree_where_the_score_is_above_minus_one(neighb
     assert torch.equal(raw.concrete_scores(outputs, states)[valid], outputs[valid])
 
 
-def test_a_raw_head_says_how_many_ratios_are_not_positive():
+def test_a_raw_head_counts_how_many_ratios_are_not_positive():
     neighborhood = chain_two_way(Space((3,)))
     head, x = RawHead(neighborhood), torch.tensor([[0], [1], [2]])
     scores = torch.tensor([[-1.5, -9.0], [-1.0, 0.5], [-9.0, -0.5]], dtype=torch.float64)  # -9 where invalid
@@ -141,7 +141,7 @@ def test_many_bits_need_no_quadratic_memory():
     torch.testing.assert_close(found, torch.full((4, 784), odds.cosh().log().item()))
 
 
-def test_mistakes_are_told():
+def test_mistakes_are_refused():
     space = Space((3, 2))
     noise = categorical(space, 0.9)
     with pytest.raises(InputError, match=r"edges change one site, got Moore; use `hamming`"):

@@ -162,11 +162,11 @@ def test_proposals_weigh_what_their_draws_leave_out():
     assert abs(log_weight.exp().mean() - q[same].sum()) < 4.5 * standard_error
 
 
-def test_mistakes_are_told():
+def test_bad_arguments_are_refused():
     generator = torch.Generator()
     with pytest.raises(InputError, match="hidden: expected"):
         MADE(Space.bits(2), hidden=0, generator=generator)
-    with pytest.raises(InputError, match="blocks: expected a whole number of at least 0, got -1"):
+    with pytest.raises(InputError, match="blocks: expected a whole number from 0 to 1000, got -1"):
         MADE(Space.bits(2), blocks=-1, generator=generator)
     with pytest.raises(InputError, match="did you mean 'tanh'"):
         MADE(Space.bits(2), activation="tanhh", generator=generator)

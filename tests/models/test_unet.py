@@ -1,4 +1,4 @@
-"""The U-Net: every pixel and level is seen, pictures keep their places, heads get what they read."""
+"""The U-Net: every pixel and level is seen, images keep their places, heads get what they read."""
 
 from copy import deepcopy
 
@@ -10,7 +10,7 @@ from concrete_score.models import unet as module
 from concrete_score.models.unet import UNet, low_precision, unet
 from concrete_score.neighborhoods import grid, hamming, moore
 from concrete_score.noise import binarized_gaussian, categorical
-from concrete_score.noise.log_snr import log_snr
+from concrete_score.noise.families import log_snr
 from concrete_score.protocols import NoiseConditional, ScoreModel, is_raw
 from concrete_score.spaces import Space
 
@@ -190,16 +190,16 @@ def test_low_precision_where_the_device_has_none_is_full_precision(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"shape": (2, 3), "depth": 2}, r"shape: expected pictures of at least 4x4 for depth 2, got 2x3.*at most 1"),
+        ({"shape": (2, 3), "depth": 2}, r"shape: expected images of at least 4x4 for depth 2, got 2x3.*at most 1"),
         ({"shape": (3, 3)}, r"shape: expected a shape of 6 pixels, one a site, got 3x3 = 9"),
         ({"shape": (6,)}, "shape: expected height and width"),
         ({"shape": (0, 6)}, r"shape\[0\]: expected a whole number of at least 1"),
         ({"shape": (2, 3), "depth": -1}, "depth: expected a whole number of at least 0"),
         ({"shape": (2, 3), "width": 6}, "width: expected a multiple of 4"),
-        ({"shape": (2, 3), "blocks": 0}, "blocks: expected a whole number of at least 1"),
+        ({"shape": (2, 3), "blocks": 0}, "blocks: expected a whole number from 1 to 1000"),
     ],
 )
-def test_bad_pictures(options, message):
+def test_bad_images(options, message):
     with pytest.raises(InputError, match=message):
         unet(hamming(Space.bits(6)), generator=seeded(), **{"depth": 1, **options})
 

@@ -1,4 +1,4 @@
-"""Noise by sites: its laws against brute force over the whole space."""
+"""Noise by sites and its way back between levels: their laws against brute force over the whole space."""
 
 import pytest
 import torch
@@ -9,9 +9,10 @@ from concrete_score import protocols
 from concrete_score.errors import InputError
 from concrete_score.neighborhoods import grid, hamming, moore
 from concrete_score.noise import FactorizedNoise, binarized_gaussian, categorical, tables
+from concrete_score.noise.factorized import bridge, reverse_log_probs
 from concrete_score.spaces import Space
 from tests.noise.helpers import chi_square_p, mixtures, noises, noises_with_pmfs, whole_kernel
-from tests.strategies import neighborhoods, pmfs
+from tests.strategies import generators, neighborhoods, pmfs, spaces
 
 MIXED = Space((3, 1, 2, 4))
 
@@ -236,3 +237,48 @@ def test_noisy_and_clean_states_broadcast_in_log_ratios():
         for i, noisy in enumerate(states):
             one = noise.log_ratios(noisy.expand(6, -1), states, level, n)
             torch.testing.assert_close(ratios[i], one)
+
+
+@given(spaces(), generators())
+def test_the_bridge_is_the_posterior_of_the_weaker_level(space, g):
+    noise = mixtures(space, g, one_target=True)
+    way = bridge(noise, 0, 2).exp()
+    for d, size in enumerate(space.sizes):
+        weak = noise.site_log_prob(0, d).exp()
+        step = noise.step_log_prob(0, 2)[d, :size, :size].exp()
+        joint = weak[:, None, :] * step.T[None]  # [clean, high, low]
+        expected = joint / joint.sum(-1, keepdim=True)
+        torch.testing.assert_close(way[d, :size, :size, :size], expected, rtol=1e-9, atol=1e-12)
+        assert (way[d, size:] == 0).all()
+        assert (way[d, :, :, size:] == 0).all()
+
+
+@given(st.integers(2, 4), generators())
+def test_one_site_walks_back_exactly(size, g):
+    """With the true posterior of the clean value, the reverse step takes the noisy distribution to the weaker one."""
+    space = Space((size,))
+    noise = mixtures(space, g, one_target=True)
+    pmf = torch.randn(size, generator=g, dtype=torch.float64).softmax(0)
+    joint = pmf[:, None] * noise.site_log_prob(2, 0).exp()
+    posterior = (joint / joint.sum(0)).T.log()[:, None]  # [noisy, site, clean]
+    for low, expected in ((0, noise.noisy_pmf(pmf, 0)), (1, noise.noisy_pmf(pmf, 1)), (None, pmf)):
+        back = reverse_log_probs(posterior, space.enumerate(), bridge(noise, low, 2)).exp()[:, 0]
+        torch.testing.assert_close(noise.noisy_pmf(pmf, 2) @ back, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_alike_sites_share_memory():
+    way = bridge(binarized_gaussian(Space.bits(784)), 2, 5)
+    assert way.shape == (784, 2, 2, 2)
+    assert way.untyped_storage().nbytes() == 8 * 8
+
+
+def test_levels_that_do_not_compose_have_no_bridge():
+    noise = FactorizedNoise(Space((3,)), _three_values())
+    with pytest.raises(InputError, match="levels that compose"):
+        bridge(noise, 0, 1)
+
+
+def _three_values():
+    weak = torch.tensor([[0.6, 0.3, 0.1], [0.3, 0.6, 0.1], [0.2, 0.2, 0.6]], dtype=torch.float64)
+    strong = torch.tensor([[0.5, 0.1, 0.4], [0.4, 0.5, 0.1], [0.1, 0.4, 0.5]], dtype=torch.float64)
+    return torch.stack([weak, strong]).log()[:, None]

@@ -1,14 +1,18 @@
-"""Categorical and binarized Gaussian noise against their definitions."""
+"""Categorical, binarized Gaussian and evenly spread noise against their definitions."""
 
 from math import exp, log, pi, sqrt
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import norm
 
 from concrete_score.errors import InputError
 from concrete_score.noise import SIGMAS, binarized_gaussian, categorical, flip_probability
+from concrete_score.noise.families import log_snr
 from concrete_score.spaces import Space
+from tests.noise.helpers import chi_square_p
 
 QUOTED = {0.1: 5.7e-7, 0.2: 0.0124, 0.25: 0.0455, 0.3: 0.0956, 0.4: 0.211, 0.5: 0.315, 0.65: 0.421}
 
@@ -130,3 +134,48 @@ def test_bad_weights(weights, message):
 def test_bad_sigmas(sizes, sigmas, message):
     with pytest.raises(InputError, match=message):
         binarized_gaussian(Space(sizes), sigmas)
+
+
+@given(st.integers(2, 5), st.integers(2, 9))
+def test_levels_are_even_in_log_snr_and_compose(size, count):
+    space = Space((size, size))
+    noise = log_snr(space, count, 4.0, -5.0)
+    stay = torch.stack([noise.site_log_prob(level, 1)[0, 0] for level in range(count)]).exp()
+    kept = (size * stay - 1) / (size - 1)  # λ
+    ratio = (kept.square() / (1 - kept.square())).log()
+    torch.testing.assert_close(ratio, torch.linspace(4.0, -5.0, count, dtype=torch.float64), rtol=0, atol=1e-8)
+    for level in range(1, count):
+        step = noise.step_log_prob(level - 1, level)[0].exp()
+        torch.testing.assert_close(noise.table[level - 1, 0].exp() @ step, noise.table[level, 0].exp())
+
+
+def test_flips_follow_the_schedule_in_simulation():
+    space, n = Space.bits(5), 20_000
+    noise = log_snr(space, 4)
+    for level in range(4):
+        noisy = noise.corrupt(torch.zeros(n, 5, dtype=torch.int64), level, torch.Generator().manual_seed(level))
+        counts = torch.stack([(noisy == value).sum(0) for value in (0, 1)], -1)
+        expected = noise.site_log_prob(level, 0).exp()[0].expand(5, -1)
+        assert chi_square_p(counts, expected) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("space", "options", "message"),
+    [
+        (Space((2, 3)), {}, "sites of one size"),
+        (Space((1,)), {}, "at least two values"),
+        (Space((2,)), {"num_levels": 0}, "num_levels: expected a whole number"),
+        (Space((2,)), {"weakest": -7.0}, "weakest: expected a weakest log-ratio above"),
+    ],
+)
+def test_bad_schedules(space, options, message):
+    with pytest.raises(InputError, match=message):
+        log_snr(space, **options)
+
+
+def test_a_schedule_says_what_the_papers_lacks():
+    """The paper's strongest level keeps a sixth of a bit; the even one, a thirtieth."""
+    paper, even = binarized_gaussian(Space((2,))), log_snr(Space((2,)))
+    left = [1 - 2 * noise.site_log_prob(noise.num_levels - 1, 0).exp()[0, 1].item() for noise in (paper, even)]
+    assert left[0] == pytest.approx(0.158, abs=1e-3)
+    assert left[1] == pytest.approx(0.0302, abs=1e-3)

@@ -10,11 +10,11 @@ from concrete_score.models import Table, mlp
 from concrete_score.neighborhoods import IndependenceProposal, explicit, grid, hamming
 from concrete_score.noise import categorical
 from concrete_score.objectives import (
-    All,
+    AllEdges,
     BregmanObjective,
     Denoising,
     MaximumLikelihood,
-    SelfProposal,
+    SelfProposalEdges,
     build,
     discrete_marginalization,
     discrete_marginalization_uncorrected,
@@ -62,7 +62,7 @@ def test_squared_error_and_its_tractable_form_differ_by_a_constant(data):
         generator = data.draw(generators())
         c = torch.randn(true.shape, generator=generator, dtype=torch.float64).expm1()
         error = (p[:, None] * torch.where(valid, (c - true).square(), 0)).sum().item()
-        objective = BregmanObjective(divergences.csm, All(n)).exact(FreeRatios(n, c.log1p()), p).item()
+        objective = BregmanObjective(divergences.csm, AllEdges(n)).exact(FreeRatios(n, c.log1p()), p).item()
         paper = objective - (p @ edges).item() + 2 * (p @ into).item()
         assert error - paper == pytest.approx(constant, rel=1e-9, abs=1e-9)
 
@@ -77,7 +77,7 @@ def test_true_ratios_are_stationary_with_positive_curvature(divergence, data, we
     if weighted:
         w = 0.2 + torch.rand((n.space.num_states, n.num_slots), generator=data.draw(generators()), dtype=torch.float64)
         weight = lambda source, slot: w[n.space.index(source), slot]  # noqa: E731
-    objective = BregmanObjective(divergence, All(n, weight=weight))
+    objective = BregmanObjective(divergence, AllEdges(n, weight=weight))
     valid = n.valid(n.space.enumerate())
     true = pmf_log_ratios(p, n)
 
@@ -99,7 +99,7 @@ def test_a_log_density_is_determined_up_to_its_constant(divergence, data):
     n = data.draw(connected_neighborhoods().filter(lambda n: 2 <= n.space.num_states <= 12 and n.num_slots > 0))
     p = data.draw(pmfs(n.space))
     model = Table(n.space, normalized=False, dtype=torch.float64)
-    objective = BregmanObjective(divergence, All(n))
+    objective = BregmanObjective(divergence, AllEdges(n))
 
     def value(logits):
         return objective.exact(_WithLogits(model, logits), p)
@@ -143,7 +143,7 @@ def own_conditionals(model):
 @given(data=st.data())
 def test_logistic_on_flips_is_twice_the_negative_log_pseudo_likelihood(data):
     space, model, p = bits(data)
-    objective = BregmanObjective(divergences.logistic, All(hamming(space))).exact(model, p).item()
+    objective = BregmanObjective(divergences.logistic, AllEdges(hamming(space))).exact(model, p).item()
     pseudo = (p[:, None] * own_conditionals(model).log()).sum().item()
     assert objective == pytest.approx(-2 * pseudo, rel=1e-10)
 
@@ -151,7 +151,7 @@ def test_logistic_on_flips_is_twice_the_negative_log_pseudo_likelihood(data):
 @given(data=st.data())
 def test_ratio_matching_divergence_on_flips_is_ratio_matching(data):
     space, model, p = bits(data)
-    objective = BregmanObjective(divergences.ratio_matching, All(hamming(space))).exact(model, p).item()
+    objective = BregmanObjective(divergences.ratio_matching, AllEdges(hamming(space))).exact(model, p).item()
     by_hand = (p[:, None] * 2 * (1 - own_conditionals(model)).square()).sum().item() - space.num_sites
     assert objective == pytest.approx(by_hand, rel=1e-10, abs=1e-12)
     multiclass = ratio_matching_multiclass(space).exact(model, p).item()
@@ -161,7 +161,7 @@ def test_ratio_matching_divergence_on_flips_is_ratio_matching(data):
 @given(data=st.data())
 def test_discrete_marginalization_on_bits_is_csm_plus_a_constant(data):
     space, model, p = bits(data)
-    csm = BregmanObjective(divergences.csm, All(hamming(space))).exact(model, p).item()
+    csm = BregmanObjective(divergences.csm, AllEdges(hamming(space))).exact(model, p).item()
     marginal = discrete_marginalization(space).exact(model, p).item()
     assert marginal == pytest.approx(csm - 3 * space.num_sites, rel=1e-9, abs=1e-9)
 
@@ -172,7 +172,7 @@ def test_with_more_values_the_two_differ():
     gap = []
     for seed in (0, 1):
         model = random_table(space, torch.Generator().manual_seed(seed))
-        csm = BregmanObjective(divergences.csm, All(hamming(space))).exact(model, p)
+        csm = BregmanObjective(divergences.csm, AllEdges(hamming(space))).exact(model, p)
         gap.append((discrete_marginalization(space).exact(model, p) - csm).item())
     assert abs(gap[0] - gap[1]) > 0.1
 
@@ -297,7 +297,7 @@ def test_self_proposal_at_the_proposal_is_a_multiple_of_maximum_likelihood(diver
     model, frozen = (Table(space, dtype=torch.float64) for _ in range(2))
     logits = torch.randn(space.num_states, generator=data.draw(generators()), dtype=torch.float64)
     model.logits.data, frozen.logits.data = logits.clone(), logits.clone()
-    ratio = BregmanObjective(divergence, SelfProposal(IndependenceProposal(frozen)))
+    ratio = BregmanObjective(divergence, SelfProposalEdges(IndependenceProposal(frozen)))
     (ours,) = torch.autograd.grad(ratio.exact(model, p), model.logits)
     (likelihood,) = torch.autograd.grad(MaximumLikelihood(space).exact(model, p), model.logits)
     torch.testing.assert_close(ours, 2 * divergence.curvature * likelihood, rtol=1e-10, atol=1e-10)
@@ -343,7 +343,9 @@ def test_what_never_happens_costs_nothing_even_where_the_model_knows_it():
     space, p = Space((3,)), torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64)
     model, log2 = Table.from_pmf(space, p), torch.tensor(2.0).log().item()
     assert MaximumLikelihood(space).exact(model, p).item() == pytest.approx(log2)
-    assert BregmanObjective(divergences.logistic, All(hamming(space))).exact(model, p).item() == pytest.approx(2 * log2)
+    assert BregmanObjective(divergences.logistic, AllEdges(hamming(space))).exact(model, p).item() == pytest.approx(
+        2 * log2
+    )
     wide, q = Space((3, 2)), torch.tensor([0.5, 0.5, 0, 0, 0, 0], dtype=torch.float64)
     assert ratio_matching_multiclass(wide).exact(Table.from_pmf(wide, q), q).item() == pytest.approx(0.5)
 
@@ -359,7 +361,7 @@ EVERY_WAY = {
     "marginalization": discrete_marginalization,
     "likelihood": MaximumLikelihood,
     "self-proposal": lambda space: BregmanObjective(
-        divergences.logistic, SelfProposal(IndependenceProposal(Table(space)))
+        divergences.logistic, SelfProposalEdges(IndependenceProposal(Table(space)))
     ),
 }
 

@@ -13,10 +13,8 @@ from concrete_score.neighborhoods import grid, hamming
 from concrete_score.noise import binarized_gaussian, categorical
 from concrete_score.objectives import divergences
 from concrete_score.objectives.bregman import BregmanObjective
-from concrete_score.objectives.clean_value import CleanValue, clean_value
-from concrete_score.objectives.denoising import Denoising
-from concrete_score.objectives.estimators import All, Independent, Paired
-from concrete_score.objectives.noisy import Noisy, noisy
+from concrete_score.objectives.denoising import CleanValue, Denoising, Noisy, clean_value, noisy
+from concrete_score.objectives.estimators import AllEdges, IndependentEdges, PairedEdges
 from concrete_score.spaces import Space
 
 SPACE = Space.bits(6)
@@ -75,7 +73,7 @@ def denoising(f):
 
 
 def on_samples(f):
-    return Noisy(BregmanObjective(f, Independent(HAMMING, full_source=True)), NOISE)
+    return Noisy(BregmanObjective(f, IndependentEdges(HAMMING, full_source=True)), NOISE)
 
 
 @every_f
@@ -91,7 +89,7 @@ def test_the_exact_noisy_scores_are_the_minimum(objective, f):
 
 @every_f
 def test_denoising_and_samples_are_one_objective_up_to_a_constant(f):
-    """``D-CSM - J_f(noisy)`` is the same number for any model (M2 at every level)."""
+    """``D-CSM - J_f(noisy)`` is the same number for any model (theorem 3 at every level)."""
     gaps = [denoising(f).exact(m, PMF) - on_samples(f).exact(m, PMF) for m in map(random_model, range(5))]
     torch.testing.assert_close(torch.stack(gaps), gaps[0].expand(5), rtol=1e-10, atol=1e-10)
 
@@ -115,7 +113,9 @@ def test_its_minimum_gives_the_exact_ratios_through_a_denoising_head():
         )
 
 
-@pytest.mark.parametrize("edges", [Independent(HAMMING), Independent(HAMMING, full_source=True), Paired(HAMMING)])
+@pytest.mark.parametrize(
+    "edges", [IndependentEdges(HAMMING), IndependentEdges(HAMMING, full_source=True), PairedEdges(HAMMING)]
+)
 @every_f
 def test_drawn_losses_are_unbiased(edges, f):
     objective = Noisy(BregmanObjective(f, edges), NOISE)
@@ -152,7 +152,7 @@ def test_a_small_u_net_learns_the_exact_noisy_scores(name):
     objective = {
         "clean_value": CleanValue(NOISE, (level,)),
         "denoising": Denoising(divergences.score_entropy, NOISE, HAMMING, (level,)),
-        "noisy": Noisy(BregmanObjective(divergences.score_entropy, Independent(HAMMING)), NOISE, (level,)),
+        "noisy": Noisy(BregmanObjective(divergences.score_entropy, IndependentEdges(HAMMING)), NOISE, (level,)),
     }[name]
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for step in range(steps):
@@ -188,7 +188,7 @@ def test_refusals():
         on_samples(divergences.logistic).check(raw)
     on_samples(divergences.csm).check(raw)
     with pytest.raises(InputError, match="edges that are drawn"):
-        Noisy(BregmanObjective(divergences.csm, All(HAMMING)), NOISE).draw(SPACE.enumerate(), seeded())
+        Noisy(BregmanObjective(divergences.csm, AllEdges(HAMMING)), NOISE).draw(SPACE.enumerate(), seeded())
     for build in (clean_value, noisy):
         with pytest.raises(InputError, match="noise"):
             build(SPACE)
@@ -197,4 +197,4 @@ def test_refusals():
     with pytest.raises(InputError, match="space"):
         clean_value(Space.bits(3), noise=NOISE)
     with pytest.raises(InputError, match="space"):
-        Noisy(BregmanObjective(divergences.csm, Paired(HAMMING)), categorical(Space.bits(3), [0.9]))
+        Noisy(BregmanObjective(divergences.csm, PairedEdges(HAMMING)), categorical(Space.bits(3), [0.9]))

@@ -10,13 +10,13 @@ import torch
 from concrete_score.models import Table
 from concrete_score.neighborhoods import IndependenceProposal, hamming
 from concrete_score.objectives import (
-    All,
+    AllEdges,
     BregmanObjective,
-    Importance,
-    Independent,
-    Paired,
-    SelfProposal,
-    Stratified,
+    ImportanceEdges,
+    IndependentEdges,
+    PairedEdges,
+    SelfProposalEdges,
+    StratifiedEdges,
     divergences,
 )
 from concrete_score.spaces import Space
@@ -32,11 +32,11 @@ def reference():
 @pytest.mark.parametrize(
     "edges",
     [
-        Independent(N),
-        Paired(N),
-        Stratified(N, m=2),
-        Importance(N, reference=reference()),
-        SelfProposal(IndependenceProposal(reference())),
+        IndependentEdges(N),
+        PairedEdges(N),
+        StratifiedEdges(N, m=2),
+        ImportanceEdges(N, reference=reference()),
+        SelfProposalEdges(IndependenceProposal(reference())),
     ],
     ids=lambda e: type(e).__name__,
 )
@@ -74,7 +74,7 @@ class Watched:
 def test_all_neighbor_evaluation_is_bounded_by_the_chunk(sites, batch):
     space, chunk = Space.bits(sites), 2**15
     density = Watched(space)
-    objective = BregmanObjective(divergences.logistic, All(hamming(space), chunk=chunk))
+    objective = BregmanObjective(divergences.logistic, AllEdges(hamming(space), chunk=chunk))
     x = space.uniform(batch, torch.Generator().manual_seed(0))
     loss = objective.loss(density, objective.draw(x, torch.Generator().manual_seed(0)))
     assert density.most <= chunk / sites
@@ -87,12 +87,12 @@ PEAK = """
 import resource, sys, torch
 from concrete_score.models import MADE
 from concrete_score.neighborhoods import hamming
-from concrete_score.objectives import All, BregmanObjective, divergences
+from concrete_score.objectives import AllEdges, BregmanObjective, divergences
 from concrete_score.spaces import Space
 torch.set_num_threads(1)
 space, batch, training = Space.bits(784), int(sys.argv[1]), sys.argv[2] == "training"
 model = MADE(space, generator=torch.Generator().manual_seed(0))
-objective = BregmanObjective(divergences.logistic, All(hamming(space), chunk=2**20))
+objective = BregmanObjective(divergences.logistic, AllEdges(hamming(space), chunk=2**20))
 x = space.uniform(batch, torch.Generator().manual_seed(1))
 with torch.set_grad_enabled(training):
     loss = objective.loss(model, objective.draw(x, torch.Generator())).mean()

@@ -11,12 +11,12 @@ from concrete_score.noise import categorical
 from concrete_score.objectives import (
     BregmanObjective,
     Denoising,
-    Importance,
-    Independent,
+    ImportanceEdges,
+    IndependentEdges,
     MaximumLikelihood,
-    Paired,
-    SelfProposal,
-    Stratified,
+    PairedEdges,
+    SelfProposalEdges,
+    StratifiedEdges,
     build,
     divergences,
     ratio_matching_multiclass,
@@ -25,20 +25,20 @@ from concrete_score.spaces import Space
 
 SPACE = Space((4,))
 G = torch.Generator().manual_seed(0)
-PAIRED = BregmanObjective(divergences.logistic, Paired(hamming(SPACE)))
+PAIRED = BregmanObjective(divergences.logistic, PairedEdges(hamming(SPACE)))
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: Paired(cycle(SPACE)), "a symmetric neighborhood for paired edges.*use `independent` edges"),
-        (lambda: Stratified(cycle(SPACE)), "a symmetric neighborhood for stratified edges"),
-        (lambda: Importance(cycle(SPACE)), "a symmetric neighborhood for importance edges"),
-        (lambda: Paired(hamming(Space((1,)))), "a neighborhood with at least one edge"),
-        (lambda: Paired(hamming(SPACE), m=0), "m: expected at least one draw"),
-        (lambda: Importance(hamming(SPACE), uniform_share=0.0), "uniform_share: expected a share above 0"),
+        (lambda: PairedEdges(cycle(SPACE)), "a symmetric neighborhood for paired edges.*use `independent` edges"),
+        (lambda: StratifiedEdges(cycle(SPACE)), "a symmetric neighborhood for stratified edges"),
+        (lambda: ImportanceEdges(cycle(SPACE)), "a symmetric neighborhood for importance edges"),
+        (lambda: PairedEdges(hamming(Space((1,)))), "a neighborhood with at least one edge"),
+        (lambda: PairedEdges(hamming(SPACE), m=0), "m: expected a whole number of at least 1, got 0"),
+        (lambda: ImportanceEdges(hamming(SPACE), uniform_share=0.0), "uniform_share: expected a share above 0"),
         (
-            lambda: Importance(hamming(SPACE), reference=Table(Space((5,)))),
+            lambda: ImportanceEdges(hamming(SPACE), reference=Table(Space((5,)))),
             "reference and neighborhood on the same space",
         ),
         (lambda: PAIRED.check(Table(Space((5,)))), "model and edges on the same space"),
@@ -50,21 +50,21 @@ PAIRED = BregmanObjective(divergences.logistic, Paired(hamming(SPACE)))
         ),
         (lambda: MaximumLikelihood(SPACE).check(mlp(grid(SPACE), generator=G)), "got a score model"),
         (lambda: ratio_matching_multiclass(SPACE).check(mlp(grid(SPACE), generator=G)), "a density model for ratio_m"),
-        (lambda: ratio_matching_multiclass(SPACE, sites=2), "sites: expected from 1 to 1 sites, got 2"),
+        (lambda: ratio_matching_multiclass(SPACE, sites=2), "sites: expected a whole number from 1 to 1, got 2"),
         (
-            lambda: BregmanObjective(divergences.csm, Independent(hamming(SPACE), full_source=True)).check(
+            lambda: BregmanObjective(divergences.csm, IndependentEdges(hamming(SPACE), full_source=True)).check(
                 Table(SPACE)
             ),
             "a score model for full_source",
         ),
         (
-            lambda: BregmanObjective(divergences.csm, SelfProposal(IndependenceProposal(Table(SPACE)))).check(
+            lambda: BregmanObjective(divergences.csm, SelfProposalEdges(IndependenceProposal(Table(SPACE)))).check(
                 mlp(grid(SPACE), generator=G)
             ),
             "a density model for sampled edges.*such as `paired`",
         ),
         (
-            lambda: SelfProposal(UniformProposal(cycle(SPACE))).draw(torch.tensor([[0]]), G),
+            lambda: SelfProposalEdges(UniformProposal(cycle(SPACE))).draw(torch.tensor([[0]]), G),
             "can go back wherever it goes",
         ),
         (

@@ -1,18 +1,16 @@
-"""Runs to report on: one of each kind of model, with names that would like to be markup."""
+"""Runs to report on: one of each kind of model, with names that contain markup."""
 
 import numpy as np
 import polars as pl
 import torch
 
 from concrete_score import runs
-from concrete_score.data import TableCodec
-from concrete_score.data.codecs import integers
-from concrete_score.data.held_out import hold_out
+from concrete_score.codecs import TableCodec, codec_from_json
+from concrete_score.fitting import hold_out
 from concrete_score.randomness import generator
 from concrete_score.spaces import Space
-from concrete_score.training.checkpoints import TensorFile, write
-from concrete_score.training.recipe import Recipe
-from concrete_score.training.settings import TrainingSettings
+from concrete_score.training.recipe import Recipe, TrainingSettings
+from concrete_score.training.store import TensorFile, write
 
 SCRIPT = "<script>alert(1)</script>"
 QUOTED = "\"'><img src=x onerror=alert(2)>"
@@ -47,7 +45,7 @@ def columns(count):
 def numbers(sizes, rows=40):
     """A table without names, of columns that no file would be allowed to have: a codec and its states."""
     space = Space(sizes)
-    return integers(sizes), space.uniform(rows, generator(0, "numbers"))
+    return codec_from_json({"kind": "integers", "sizes": list(sizes)}), space.uniform(rows, generator(0, "numbers"))
 
 
 def _encoded(frame):

@@ -1,4 +1,4 @@
-"""Markup is escaped in one place, pictures put numbers where they belong, and every text can be read on its ground."""
+"""Markup is escaped in one place, charts put numbers where they belong, and every text can be read on its ground."""
 
 import re
 from html.parser import HTMLParser
@@ -9,10 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from concrete_score.report.charts import Dot, Interval, Line, Mark, Scale, heat_map, interval_chart, line_chart, scatter
-from concrete_score.report.html import Html, join, tag, text
-from concrete_score.report.numbers import number, ticks
-from concrete_score.report.sections.examples import KINDS, STEPS, kind_of
+from concrete_score.report.charts import (
+    Dot,
+    Interval,
+    Line,
+    Mark,
+    Scale,
+    heat_map,
+    interval_chart,
+    line_chart,
+    scatter,
+    ticks,
+)
+from concrete_score.report.examples import KINDS, STEPS, kind_of
+from concrete_score.report.html import Html, join, number, tag, text
 
 STYLE = files("concrete_score.report").joinpath("style.css").read_text()
 
@@ -92,25 +102,27 @@ def test_numbers_keep_their_sign_and_never_say_minus_zero():
 
 
 def test_points_lie_where_their_numbers_say():
-    picture = Reader(
+    chart = Reader(
         line_chart(
             [Line("model", [(0.0, 1.0), (50.0, 3.0), (100.0, 2.0)])],
             x_label="x",
             y_label="y",
             title="t",
-            words="w",
+            description="w",
             marks=[Mark(50.0, "m")],
         )
     )
-    places = next(a["points"] for name, a in picture.elements if name == "polyline").split()
+    places = next(a["points"] for name, a in chart.elements if name == "polyline").split()
     (x0, y0), (x1, y1), (x2, y2) = (map(float, place.split(",")) for place in places)
     assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
     assert y0 - y2 == pytest.approx(y2 - y1, abs=0.2)
     assert y1 < y2 < y0  # up is less in SVG
-    mark = next(a for name, a in picture.elements if name == "line" and a.get("class") == "mark")
+    mark = next(a for name, a in chart.elements if name == "line" and a.get("class") == "mark")
     assert float(mark["x1"]) == float(mark["x2"]) == x1
 
-    dots = Reader(scatter([Dot(0.25, 0.25, "a"), Dot(1.0, 0.0, "b")], x_label="x", y_label="y", title="t", words="w"))
+    dots = Reader(
+        scatter([Dot(0.25, 0.25, "a"), Dot(1.0, 0.0, "b")], x_label="x", y_label="y", title="t", description="w")
+    )
     circles = [(float(a["cx"]), float(a["cy"])) for name, a in dots.elements if name == "circle"]
     line = next(a for name, a in dots.elements if a.get("class") == "diagonal")
     slope = (float(line["y2"]) - float(line["y1"])) / (float(line["x2"]) - float(line["x1"]))
@@ -118,17 +130,18 @@ def test_points_lie_where_their_numbers_say():
     assert circles[1] == (float(line["x2"]), float(line["y1"]))
 
 
-def test_pictures_stay_within_their_frame_whatever_comes():
-    pictures = [
-        line_chart([Line("data", [(7.0, -3.0)])], x_label="x", y_label="y", title="t", words="w"),
-        line_chart([Line("data", [(float(k), 1e9) for k in range(5000)])], x_label="", y_label="", title="", words=""),
-        interval_chart([Interval("a", -1e6, 0.0, "model")], x_label="x", title="t", words="w"),
+def test_charts_stay_within_their_frame_whatever_comes():
+    flat = [(float(k), 1e9) for k in range(5000)]
+    charts = [
+        line_chart([Line("data", [(7.0, -3.0)])], x_label="x", y_label="y", title="t", description="w"),
+        line_chart([Line("data", flat)], x_label="", y_label="", title="", description=""),
+        interval_chart([Interval("a", -1e6, 0.0, "model")], x_label="x", title="t", description="w"),
         heat_map(["<b>"] * 3, [[None, (7, "a"), (0, "b")]] * 3, "t", "w"),
     ]
-    for picture in pictures:
-        page = Reader(picture)
+    for chart in charts:
+        page = Reader(chart)
         width, height = map(float, page.elements[0][1]["viewbox"].split()[2:])
-        assert len(picture) < 30_000
+        assert len(chart) < 30_000
         for _, a in page.elements[1:]:
             for key, most in (("x1", width), ("x2", width), ("cx", width), ("y1", height), ("cy", height)):
                 assert 0 <= float(a.get(key, 0)) <= most

@@ -7,16 +7,15 @@ import pytest
 import torch
 
 from concrete_score.baselines import ChowLiu, Independent
-from concrete_score.baselines.trees import mutual_information
+from concrete_score.baselines.chow_liu import mutual_information
 from concrete_score.errors import InputError
 from concrete_score.likelihood import Budget
-from concrete_score.report import Section, Subject, Verdict, render, write_report
-from concrete_score.report.html import tag
-from concrete_score.report.numbers import number
-from concrete_score.report.sections import SECTIONS
-from concrete_score.report.sections.dependence import measure_dependence
-from concrete_score.report.sections.examples import measure_examples
-from concrete_score.report.sections.marginals import measure_marginals
+from concrete_score.report import Finding, Section, Subject, render, write_report
+from concrete_score.report.draws import measure_dependence, measure_marginals
+from concrete_score.report.examples import measure_examples
+from concrete_score.report.html import number, tag
+from concrete_score.report.likelihood import compare
+from concrete_score.report.page import SECTIONS
 from concrete_score.report.subject import Missing
 from tests.report import cases
 from tests.report.test_html import Reader
@@ -58,11 +57,11 @@ def checked(page):
 @pytest.fixture(autouse=True)
 def _short_chains(monkeypatch):
     """What is tested here does not depend on how long chains are."""
-    monkeypatch.setattr("concrete_score.report.effort.KEPT", 60)
-    monkeypatch.setattr("concrete_score.report.effort.MOST_THIN", 1)
-    monkeypatch.setattr("concrete_score.report.chains.SWEEPS", 8)
+    monkeypatch.setattr("concrete_score.diagnostics.mixing.KEPT", 60)
+    monkeypatch.setattr("concrete_score.diagnostics.mixing.LIMITED_THIN", 1)
+    monkeypatch.setattr("concrete_score.diagnostics.mixing.SWEEPS", 8)
     few = Budget(steps=5, chains=4, raise_chains=2, bound_rows=10, pilot_steps=2, pilot_chains=4)
-    monkeypatch.setattr("concrete_score.report.comparison.BOUNDS", few)
+    monkeypatch.setattr("concrete_score.report.likelihood.BOUNDS", few)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +83,7 @@ def test_what_cannot_be_had_is_said_in_a_sentence(kind, tmp_path):
     read = checked(render(subject))
     if kind == "energy":
         assert "only bounded: at most" in read.text
-        assert subject.comparison.exact is None
+        assert compare(subject).exact is None
     else:
         assert "A score model knows ratios, not probabilities" in read.text
     assert "Mass leak was not looked at: it needs exact draws" in read.text
@@ -150,7 +149,7 @@ def test_a_thousand_columns_make_a_small_page_that_says_what_is_left_out(tmp_pat
     page = render(subject_of(tmp_path, cases.table(names, rows=60)))
     read = checked(page)
     assert len(page) < 600_000
-    assert "992 others are in the picture alone" in read.text
+    assert "992 others are in the chart alone" in read.text
     assert "980 columns with smaller ratios are not shown" in read.text
     assert "900 more columns not listed here" in read.text
 
@@ -176,7 +175,7 @@ def test_a_row_the_model_calls_impossible_is_a_finding(tmp_path):
     assert "−∞" in read.text
 
 
-def test_what_the_guard_did_is_told(tmp_path):
+def test_what_the_guard_did_is_reported(tmp_path):
     journal = [
         {"step": 0, "loss": None, "valid": None, "best_step": 0},
         {"step": 10, "loss": 1e300, "valid": -4.0, "best_step": 10},
@@ -191,9 +190,9 @@ def test_what_the_guard_did_is_told(tmp_path):
 
 def test_a_section_of_ones_own_is_a_function(made):
     def grid(subject):
-        return Section("Sample grid", tag("p", f"{len(subject.train)} <rows>"), (Verdict(False, "a new finding"),))
+        return Section("Sample grid", tag("p", f"{len(subject.train)} <rows>"), (Finding(False, "a new finding"),))
 
-    read = checked(render(made, [*SECTIONS["table"], grid, lambda subject: None]))
+    read = checked(render(made, [*SECTIONS, grid, lambda subject: None]))
     assert f"{len(made.train)} <rows>" in read.text
     assert "1 of 9 findings need a look." in read.text or "a new finding" in read.text
     assert next(a for name, a in read.elements if a.get("href") == "#sample-grid")
@@ -212,6 +211,17 @@ def test_the_file_is_whole_or_as_it_was(made, monkeypatch):
     assert path.read_bytes() == before
     assert sorted(file.name for file in made.run.path.glob("*.html")) == ["report.html"]
     assert not list(made.run.path.glob(".*draft*"))
+
+
+def test_a_model_that_is_built_already_gives_the_same_page_and_stays_as_it_is(made, monkeypatch):
+    model = made.run.model().requires_grad_(True)
+    path = write_report(made.run, made.train, made.held_out)
+    before = path.read_bytes()
+    monkeypatch.setattr(type(made.run), "model", lambda run: pytest.fail("built again"))
+    assert write_report(made.run, made.train, made.held_out, model=model).read_bytes() == before
+    weights = list(model.parameters())
+    assert {weight.dtype for weight in weights} == {torch.float32}
+    assert all(weight.requires_grad for weight in weights)
 
 
 def test_large_models_are_asked_less_and_never_by_the_clock(made):

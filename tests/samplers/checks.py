@@ -4,7 +4,7 @@ import torch
 from hypothesis import strategies as st
 
 from concrete_score.samplers import Relaxed
-from concrete_score.samplers.tempering import Tempering
+from concrete_score.samplers.combined import Tempering
 from tests.strategies import generators
 
 

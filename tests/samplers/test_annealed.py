@@ -10,7 +10,7 @@ from concrete_score.models import mlp
 from concrete_score.models.ideal import IdealDenoiser
 from concrete_score.neighborhoods import cycle_two_way, hamming
 from concrete_score.noise import FactorizedNoise, binarized_gaussian, categorical
-from concrete_score.noise.log_snr import log_snr
+from concrete_score.noise.families import log_snr
 from concrete_score.protocols import Samplable
 from concrete_score.samplers import Gibbs, Informed, MetropolisHastings
 from concrete_score.samplers.annealed import (
@@ -18,10 +18,10 @@ from concrete_score.samplers.annealed import (
     annealed_heat_bath,
     annealed_informed,
     annealed_mh,
+    clean_log_probs,
     reverse_chain,
 )
-from concrete_score.samplers.clean import clean_log_probs
-from concrete_score.samplers.heat_bath import HeatBath
+from concrete_score.samplers.gibbs import HeatBath
 from concrete_score.spaces import Space
 from tests.noise.helpers import chi_square_p, mixtures
 from tests.samplers.tabulated import Tabulated

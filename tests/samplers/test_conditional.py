@@ -16,9 +16,10 @@ from concrete_score.randomness import generator
 from concrete_score.samplers import clamped, methods
 from concrete_score.samplers.completions import Completions, Impossible, count_completions
 from concrete_score.samplers.conditional import Conditioner
-from concrete_score.samplers.resampling import ENOUGH, proposals, resample
+from concrete_score.samplers.resampling import ENOUGH, resample
 from concrete_score.spaces import Space
 from concrete_score.targets import Ising, asia, pmf, random_network
+from tests.likelihood.helpers import Unnormalized
 from tests.strategies import generators, pmfs, spaces
 
 MIXED = Space((2, 3, 4, 2, 3, 2))
@@ -106,7 +107,7 @@ def test_a_made_draws_against_its_order(given_, order_seed):
     assert done.method == "importance"
     assert done.warnings == ()
     # At least four effective proposals for each draw: the variance is at most 1 + 1/4 of that of independent draws.
-    found = resample(proposals(model), x, observed, 3000, generator(3, "importance"))
+    found = resample(model.propose_given, x, observed, 3000, generator(3, "importance"))
     assert float(found.effective) >= ENOUGH * 3000
     assert_draws_follow(done.states[:, 0], p, MIXED, inflation=1.25)
 
@@ -180,7 +181,7 @@ def test_a_made_of_asia_by_every_way(asia_made, given_, always_move, monkeypatch
     monkeypatch.setattr(methods, "sweep", lambda *arguments: swept.append(1) or clamped.sweep(*arguments))
     if always_move:  # moves are for rows whose proposals count for too few; here none ever counts for enough
         monkeypatch.setattr(methods, "ENOUGH", 10**9)
-    found = resample(proposals(asia_made), x, observed, 2000, generator(1, "importance"))
+    found = resample(asia_made.propose_given, x, observed, 2000, generator(1, "importance"))
     done = Conditioner(asia_made, limit=0).draw(x, observed, 2000, generator(1, "importance"))
     assert done.method == "importance"
     assert done.warnings == ()
@@ -351,6 +352,32 @@ def test_the_same_seed_gives_the_same_draws():
     for options in ({}, {"limit": 0}, {"sampler": "mh"}):
         one, other = (Conditioner(model, **options).draw(rows, observed, 3, generator(9)).states for _ in range(2))
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("sampler", [None, "mh"])
+def test_an_impossible_row_is_called_by_its_place_among_all_rows(sampler, monkeypatch):
+    """Rows without blanks are left out and the others served one at a time: the row is still number 3, line 5."""
+    monkeypatch.setattr(methods, "PART", 1)
+    monkeypatch.setattr(methods, "SIDE_BY_SIDE", 1)
+    rows = torch.zeros(4, 8, dtype=torch.int64)
+    rows[3, 1], observed = 1, torch.ones(4, 8, dtype=torch.bool)
+    observed[1:, 0] = False  # row 3: tuberculosis, but neither tuberculosis nor cancer
+    asked = Conditioner(AncestralAsia(asia()), limit=0, sampler=sampler, subject=lambda row: f"line {row + 2}")
+    with pytest.raises(Impossible, match=r"^line 5: .* none of 4,096 ancestral draws") as refused:
+        asked.draw(rows, observed, 1, generator(0))
+    assert refused.value.row == 3
+    with pytest.raises(Impossible, match=r"^line 5: "):
+        list(asked.cells(rows, observed, generator(0)))
+
+
+def test_a_broken_density_names_the_row():
+    values = torch.zeros(8, dtype=torch.float64)
+    values[4] = torch.nan  # [1, 0, 0]
+    asked = Conditioner(Unnormalized(Space.bits(3), values), subject=lambda row: f"line {row + 2}")
+    rows = torch.tensor([[0, 0, 0], [0, 1, 0], [1, 0, 0]])
+    observed = torch.tensor([[True, True, True], [True, True, False], [True, True, False]])
+    with pytest.raises(InputError, match=r"^line 4: .*below infinity"):
+        asked.draw(rows, observed, 1, generator(0))
 
 
 def test_rows_without_blanks_pass_through():

@@ -9,10 +9,10 @@ from concrete_score.fitted import Fitted
 from concrete_score.models import mlp
 from concrete_score.models.ideal import IdealDenoiser
 from concrete_score.neighborhoods import hamming
-from concrete_score.noise.log_snr import log_snr
+from concrete_score.noise.families import log_snr
 from concrete_score.samplers import from_noise as module
 from concrete_score.samplers.from_noise import from_noise
-from concrete_score.samplers.methods import REPLICAS, Method
+from concrete_score.samplers.methods import REPLICAS, ConditionalMethod
 from concrete_score.spaces import Space
 
 SPACE = Space.bits(16)
@@ -45,7 +45,7 @@ def test_draws_are_those_of_the_model(fitted):
 def test_passes_are_kept_to(name):
     for passes in (6, 40):
         way = from_noise(IDEAL, name, passes)
-        assert isinstance(way, Method)
+        assert isinstance(way, ConditionalMethod)
         assert way.sampler.run(4, seeded()).passes <= passes + len(way.sampler.schedule)
         assert {0, 11} <= set(way.sampler.schedule) or len(way.sampler.schedule) == 1
 

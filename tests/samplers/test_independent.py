@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from concrete_score.errors import InputError
 from concrete_score.models import MADE, Energy
-from concrete_score.models.derived import DensityScore
+from concrete_score.models.score import DensityScore
 from concrete_score.neighborhoods import hamming
 from concrete_score.samplers import Ancestral, Exact
 from concrete_score.spaces import Space

@@ -1,4 +1,4 @@
-"""Metropolis-Hastings: degrees, periods, one-way edges, the two readings of a score (DESIGN M9)."""
+"""Metropolis-Hastings: degrees, periods, one-way edges, the two readings of a score."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from concrete_score.errors import InputError
-from concrete_score.models.derived import DensityScore
+from concrete_score.models.score import DensityScore
 from concrete_score.neighborhoods import chain, chain_two_way, cycle, cycle_two_way, explicit, grid_bounded, hamming
 from concrete_score.samplers import MetropolisHastings, run
 from concrete_score.spaces import Space

@@ -6,10 +6,16 @@ import torch
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from concrete_score.targets.arcs import Arc, NoisyArcs
-from concrete_score.targets.pinwheel import Pinwheel
-from concrete_score.targets.plane import bin_edges, gauss_legendre, interval_mass, quantize
-from concrete_score.targets.tiles import Tiles
+from concrete_score.targets.plane import (
+    Arc,
+    NoisyArcs,
+    Pinwheel,
+    Tiles,
+    bin_edges,
+    gauss_legendre,
+    interval_mass,
+    quantize,
+)
 
 
 def double(*values: float) -> torch.Tensor:

@@ -1,3 +1,5 @@
+"""The toys: tables equal their formulas, bins share out all the mass, draws follow them."""
+
 import math
 
 import pytest
@@ -6,10 +8,9 @@ import torch
 from concrete_score.errors import InputError
 from concrete_score.protocols import DensityModel, Samplable
 from concrete_score.spaces import Space
-from concrete_score.targets import TOYS, Toy, pmf, toy
+from concrete_score.targets import TOYS, Toy, low_density, pmf, sine, sixteen_categories, toy
 from concrete_score.targets import toys as toys_module
-from concrete_score.targets.arcs import NoisyArcs
-from concrete_score.targets.plane import bin_edges
+from concrete_score.targets.plane import NoisyArcs, bin_edges
 
 FINER = {NoisyArcs: {"fineness": 2}, type(TOYS["pinwheel"]): {"order": 32}}
 
@@ -161,7 +162,7 @@ def test_every_toy_has_its_own_builder():
 def test_bad_toys_are_refused():
     with pytest.raises(InputError, match="did you mean 'moons'"):
         toy("moon")
-    with pytest.raises(InputError, match="at least 2 bins"):
+    with pytest.raises(InputError, match="bins: expected a whole number of at least 2"):
         toy("moons", bins=1)
 
     class Leaking:
@@ -178,3 +179,35 @@ def test_bad_toys_are_refused():
 def test_a_toys_table_is_a_checked_table():
     table = toy("rings", 15).pmf()
     assert torch.allclose(pmf(table.probabilities, table.space).log_pmf, table.log_pmf, atol=1e-12)
+
+
+def bumps(k: int) -> float:
+    return math.exp(-((k - 3) ** 2) / 4) + 0.6 * math.exp(-((k - 11) ** 2) / 6) + 0.1
+
+
+def wave(k: int) -> float:
+    return 1 + 0.8 * math.sin(2 * math.pi * k / 16)
+
+
+def plateaus(k: int) -> float:
+    return 1.0 if k in (2, 3, 4, 10, 11, 12) else 1e-4
+
+
+@pytest.mark.parametrize(
+    ("target", "weight"), [(sixteen_categories(), bumps), (sine(), wave), (low_density(), plateaus)]
+)
+def test_tables_are_their_formulas(target, weight):
+    weights = torch.tensor([weight(k) for k in range(16)], dtype=torch.float64)
+    assert target.space == Space((16,))
+    assert torch.allclose(target.probabilities, weights / weights.sum(), rtol=1e-13, atol=0)
+    assert math.isclose(target.probabilities.sum().item(), 1, abs_tol=1e-14)
+
+
+def test_the_wave_sums_to_its_mean_and_is_mirrored():
+    table = sine().probabilities
+    assert torch.allclose(table[1:8] + table[9:].flip(0), torch.full((7,), 1 / 8, dtype=torch.float64), atol=1e-15)
+
+
+def test_almost_all_of_the_plateaus_mass_is_on_six_categories():
+    table = low_density().probabilities
+    assert math.isclose(table[[2, 3, 4, 10, 11, 12]].sum().item(), 6 / 6.001, rel_tol=1e-13)

@@ -1,11 +1,14 @@
 """What is chosen for the user, and that what was given is kept."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from concrete_score.defaults import LEAST_STEPS, MOST_STEPS
 from concrete_score.errors import InputError
 from concrete_score.spaces import Space
-from concrete_score.training.choice import COLUMNS, LEAST, MOST, TRAINING, choose, fit_to_rows
+from concrete_score.training.choice import COLUMNS, IMAGE_TRAINING, TRAINING, choose, choose_for_images, fit_to_rows
 
 
 def test_nothing_said():
@@ -19,7 +22,7 @@ def test_steps_follow_the_rows_and_the_start_their_dependences():
     a = torch.randint(2, (60_000, 1), generator=torch.Generator().manual_seed(0))
     rows = torch.cat([a, a, 1 - a], 1)
     few, many = (fit_to_rows(choose({}, {}), part, Space.bits(3)) for part in (rows[:100], rows))
-    assert (few.settings.steps, many.settings.steps) == (LEAST, MOST)
+    assert (few.settings.steps, many.settings.steps) == (LEAST_STEPS, MOST_STEPS)
     assert fit_to_rows(choose({}, {}), rows[:16_000], Space.bits(3)).settings.steps == 5_000
     assert sum(map(len, many.recipe.model_options["parents"])) == 2
     assert any("2 dependences" in line for line in many.why)
@@ -65,3 +68,33 @@ def test_a_model_without_a_likelihood_learns_ratios():
         assert choose({"model": model, "objective": "csm"}, {}).recipe.objective == "csm"
     for model in ("made", "table"):
         assert choose({"model": model}, {}).recipe.objective == "maximum_likelihood"
+
+
+def test_images_get_a_network_that_fits_their_shape_with_the_reasons():
+    choice = choose_for_images({}, {}, (28, 28))
+    recipe = choice.recipe
+    assert (recipe.model, recipe.objective, recipe.noise) == ("unet", "clean_value", "log_snr")
+    assert recipe.model_options == {"shape": [28, 28], "depth": 2}
+    assert choice.training == dict(IMAGE_TRAINING)
+    for start in ("unet", "objective clean_value", "noise log_snr", "depth 2: as images of 28x28 allow"):
+        assert any(line.startswith(start) for line in choice.why)
+    assert choose_for_images({}, {}, (1, 9)).recipe.model_options == {"shape": [1, 9], "depth": 0, "width": 32}
+
+
+@pytest.mark.parametrize(
+    ("head", "objective"), [("denoising", "clean_value"), ("raw", "denoising"), ("log_ratio", "denoising")]
+)
+def test_the_head_of_a_model_of_images_decides_what_it_learns_by(head, objective):
+    choice = choose_for_images({"model_options": {"head": head}}, {}, (8, 8))
+    assert choice.recipe.objective == objective
+    small = {**choice.recipe.model_options, "width": 4}
+    replace(choice.recipe, model_options=small).build(Space.bits(64), choice.settings)
+
+
+def test_what_is_said_about_images_is_kept():
+    given = {"model_options": {"depth": 1, "width": 8}, "noise": "categorical", "noise_options": {"weights": [0.5]}}
+    choice = choose_for_images(given, {"lr": 0.5, "steps": 3}, (8, 8))
+    assert choice.recipe.model_options == {"depth": 1, "width": 8, "shape": [8, 8]}
+    assert choice.recipe.noise == "categorical"
+    assert (choice.training["lr"], choice.training["steps"]) == (0.5, 3)
+    assert choose_for_images({"model": "made"}, {}, (8, 8)) == choose({"model": "made"}, {})  # needs no shape

@@ -14,4 +14,4 @@ They are the floor that anything learned through scores must beat, and each answ
 from concrete_score.baselines.chow_liu import ChowLiu as ChowLiu
 from concrete_score.baselines.conditionals import Conditionals as Conditionals
 from concrete_score.baselines.independent import Independent as Independent
-from concrete_score.baselines.mixture import Mixture as Mixture
+from concrete_score.baselines.independent import Mixture as Mixture

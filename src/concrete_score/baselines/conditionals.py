@@ -1,11 +1,11 @@
 """The questions every baseline answers exactly about rows of which only some cells are known.
 
-Throughout, ``x`` ``(..., D)`` holds the rows and ``observed`` ``(..., D)`` says which cells are known; whatever ``x``
+Throughout, ``x`` ``(..., D)`` holds the rows and ``observed`` ``(..., D)`` marks which cells are known; whatever ``x``
 holds elsewhere is ignored.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -14,7 +14,7 @@ from torch import Tensor
 from concrete_score.baselines.counts import chunk_rows
 from concrete_score.errors import InputError
 from concrete_score.shapes import PerState, States
-from concrete_score.spaces import Space, as_tensor
+from concrete_score.spaces import Space
 
 Observed = Bool[Tensor, "*batch sites"]
 """Which cells of a row are known ``(..., D)``."""
@@ -25,7 +25,7 @@ PerValue = Float[Tensor, "*batch sites values"]
 
 @runtime_checkable
 class Conditionals(Protocol):
-    """A density model whose conditionals are exact: what `csm impute` and `csm sample --given` need."""
+    """A density model whose conditionals are exact: what imputing and sampling given some columns need."""
 
     @property
     def space(self) -> Space: ...
@@ -49,23 +49,6 @@ class Conditionals(Protocol):
             InputError: a row whose observed cells have probability 0.
         """
         ...
-
-
-def check_query(x: Any, observed: Any, space: Space) -> tuple[States, Observed]:
-    """``x`` with unobserved cells set to 0, and ``observed``, both checked.
-
-    >>> check_query([[-1, 2]], [[False, True]], Space((2, 3)))[0].tolist()
-    [[0, 2]]
-    """
-    x, observed = as_tensor(x, "x"), as_tensor(observed, "observed")
-    if observed.dtype != torch.bool or observed.shape != x.shape:
-        raise InputError(
-            f"booleans of the shape of x, {tuple(x.shape)}",
-            f"{observed.dtype} of shape {tuple(observed.shape)}",
-            where="observed",
-            fix="give True for each known cell and False for each blank",
-        )
-    return space.check(torch.where(observed, x, torch.zeros_like(x))), observed
 
 
 def check_possible(log_marginal: PerState) -> None:

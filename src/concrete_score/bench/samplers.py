@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from concrete_score.bench.checks import Check
-from concrete_score.bench.timing import Work, ratio_of_minima
+from concrete_score.bench.checks import Check, ratio_of_minima
+from concrete_score.bench.training import bare_network, score_unet, unet_size
 from concrete_score.protocols import Kernel, State
 from concrete_score.randomness import generator
 from concrete_score.registry import load
@@ -19,19 +19,29 @@ from concrete_score.targets import Ising
 
 BOUND = 1.2
 GROUPS = 8
-"""Independent groups of chains, whose spread tells how well an effective sample size is known."""
+"""Independent groups of chains, whose spread shows how well an effective sample size is known."""
 TIMED = 64
 """Chains side by side where steps are timed."""
 
 
 def mh_step(sites: int = 784, hidden: int = 1024, chains: int = 256, repeats: int = 30) -> Check:
-    """A Metropolis-Hastings step of a score network of the size that binary images of 28×28 ask for."""
+    """A Metropolis-Hastings step of a score network of the size that binary images of 28×28 need."""
     return _step_over_pass("mh", sites, hidden, chains, repeats)
 
 
 def informed_step(sites: int = 784, hidden: int = 1024, chains: int = 256, repeats: int = 30) -> Check:
     """A locally informed single-site step, likewise: one pass gives all ratios of a state."""
     return _step_over_pass("informed", sites, hidden, chains, repeats)
+
+
+def annealed_mh_step(side: int = 28, width: int = 48, chains: int = 128, repeats: int = 20) -> Check:
+    """A Metropolis-Hastings step at a noise level, against one pass of the network alone."""
+    model = score_unet(side, width).requires_grad_(False)
+    gen, level = generator(0, "bench"), 3
+    x = model.noise.space.uniform(chains, gen)
+    walk, net = _Walk(MetropolisHastings(model.at(level)), x, gen), bare_network(model)
+    value = ratio_of_minima(walk, lambda: net(x, level), repeats, clock=process_time)
+    return Check.at_most(f"a step of annealed mh / a U-Net pass, {unet_size(side, width, chains)}", value, BOUND)
 
 
 def ess_per_step(side: int = 30, chains: int = 128, mh_steps: int = 80_000, steps: int = 2_000) -> Check:
@@ -54,20 +64,10 @@ def _step_over_pass(name: str, sites: int, hidden: int, chains: int, repeats: in
     network: Any = load("models", "mlp")(neighborhood, hidden=hidden, generator=gen).requires_grad_(False)
     x = neighborhood.space.uniform(chains, gen)
     walk = _Walk(load("kernels", name)(network), x, gen)
-    value = _processor_ratio(walk, lambda: network.log_ratios(x), repeats)
+    # In processor time: a pass is long enough to be interrupted on a busy machine nearly always.
+    value = ratio_of_minima(walk, lambda: network.log_ratios(x), repeats, clock=process_time)
     size = f"3x{hidden}-unit network on {sites} bits, {chains} chains"
     return Check.at_most(f"a step of {name} / its network pass, {size}", value, BOUND)
-
-
-def _processor_ratio(work: Work, yardstick: Work, repeats: int) -> float:
-    """`ratio_of_minima` in processor time: a pass is long enough to be interrupted on a busy machine nearly always."""
-    seconds: list[list[float]] = [[], []]
-    for _ in range(1 + repeats):
-        for spent, call in zip(seconds, (work, yardstick), strict=True):
-            start = process_time()
-            call()
-            spent.append(process_time() - start)
-    return min(seconds[0][1:]) / min(seconds[1][1:])
 
 
 class _Walk:
@@ -83,7 +83,7 @@ class _Walk:
 
 
 class _Gain(NamedTuple):
-    """Effective draws of the one kernel over the other's, two standard errors taken off: luck decides nothing."""
+    """Effective draws of the one kernel over the other's, less two standard errors, so that luck decides nothing."""
 
     per_step: float
     per_second: float
@@ -94,7 +94,7 @@ def _gain(side: int, chains: int, mh_steps: int, steps: int) -> _Gain:
     """On the worse of energy and magnetization; both kernels see the same log-density, and the step size is frozen.
 
     Chains start where a burn-in of the faster kernel left them. Those of Metropolis-Hastings last four times as long
-    as its slow magnetization remembers; shorter ones would make it look better than it is.
+    as its slow magnetization stays correlated; shorter ones would make it look better than it is.
     """
     model, gen = Ising((side, side), 0.3), generator(0, "bench")
     fast = MultiSite(model, 0.05)

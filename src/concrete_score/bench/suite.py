@@ -1,28 +1,30 @@
-"""The benchmark figures, as plain strings: name -> the function that takes it."""
+"""The benchmark figures as plain strings, name -> the function that measures it; and the start of ``csm`` itself."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from concrete_score.bench.checks import Check
+from concrete_score.bench.checks import Check, ratio_of_minima
 from concrete_score.errors import InputError, nearest
 
 FIGURES = {
-    "startup": "concrete_score.bench.startup:help_over_torch_import",
-    "draw": "concrete_score.bench.graphs:draw_over_clone",
-    "neighbors": "concrete_score.bench.graphs:neighbors_over_fill",
-    "edges": "concrete_score.bench.objectives:step_growth_over_network",
+    "startup": "concrete_score.bench.suite:help_over_torch_import",
+    "draw": "concrete_score.bench.neighborhoods:draw_over_clone",
+    "neighbors": "concrete_score.bench.neighborhoods:neighbors_over_fill",
+    "edges": "concrete_score.bench.neighborhoods:step_growth_over_network",
     "train_mlp": "concrete_score.bench.training:step_of_mlp",
     "train_table": "concrete_score.bench.training:step_of_table",
     "train_made": "concrete_score.bench.training:step_of_made",
     "checkpoint": "concrete_score.bench.training:checkpoint_share",
-    "tables": "concrete_score.bench.tables:load_over_pandas",
+    "tables": "concrete_score.bench.tables:read_over_polars",
     "mh": "concrete_score.bench.samplers:mh_step",
     "informed": "concrete_score.bench.samplers:informed_step",
     "ess_step": "concrete_score.bench.samplers:ess_per_step",
     "ess_second": "concrete_score.bench.samplers:ess_per_second",
-    "train_unet": "concrete_score.bench.images:train_unet",
-    "annealed_mh": "concrete_score.bench.images:annealed_mh_step",
-    "channels_last": "concrete_score.bench.images:channels_last",
+    "train_unet": "concrete_score.bench.training:train_unet",
+    "annealed_mh": "concrete_score.bench.samplers:annealed_mh_step",
+    "channels_last": "concrete_score.bench.training:channels_last",
 }
 
 
@@ -46,3 +48,15 @@ def take(name: str) -> Check:
     module, _, attribute = FIGURES[chosen([name])[0]].partition(":")
     check: Check = getattr(import_module(module), attribute)()
     return check
+
+
+def help_over_torch_import() -> Check:
+    """``csm --help`` against importing PyTorch, each in a fresh interpreter."""
+
+    def fresh(*arguments: str) -> None:
+        subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+
+    value = ratio_of_minima(
+        lambda: fresh("-m", "concrete_score", "--help"), lambda: fresh("-c", "import torch"), repeats=3
+    )
+    return Check.at_most("csm --help / import torch", value, 0.5)

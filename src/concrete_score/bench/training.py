@@ -1,23 +1,26 @@
-"""What the training engine costs beside the same forward and backward passes written out by hand."""
+"""What the training engine costs beside the same passes written out by hand, and what a layout of memory is worth."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from concrete_score.bench.checks import Check
-from concrete_score.bench.timing import ratio_of_minima
-from concrete_score.protocols import Objective
+from concrete_score.bench.checks import Check, ratio_of_minima
+from concrete_score.models.unet import UNet, unet
+from concrete_score.neighborhoods import hamming
+from concrete_score.noise import binarized_gaussian
+from concrete_score.objectives import CleanValue
+from concrete_score.protocols import Objective, space_of
 from concrete_score.randomness import generator
 from concrete_score.registry import load
 from concrete_score.spaces import Space
 from concrete_score.training import Progress, TrainingSettings, train
-from concrete_score.training.checkpoints import TensorFile, write
 from concrete_score.training.state import Moving
+from concrete_score.training.store import TensorFile, write
 
 BOUND = 1.15
 Case = Callable[[], tuple[nn.Module, Objective, int]]
@@ -49,24 +52,24 @@ def made(sites: int = 16) -> tuple[nn.Module, Objective, int]:
 
 
 def step_of_mlp(steps: int = 50) -> Check:
-    """The 1-D score network."""
+    """A step of the one-dimensional score network."""
     return _step_over_bare(one_dimensional, "1-D MLP", steps)
 
 
 def step_of_table(steps: int = 200) -> Check:
-    """The table."""
+    """A step of the table on a grid."""
     return _step_over_bare(table, "table", steps)
 
 
 def step_of_made(steps: int = 100) -> Check:
-    """MADE."""
+    """A step of MADE by maximum likelihood."""
     return _step_over_bare(made, "MADE", steps)
 
 
 def _step_over_bare(case: Case, name: str, steps: int, repeats: int = 15) -> Check:
     """Some steps of a training in the engine against as many of a plain loop: same rows, passes and optimizer."""
     model, objective, batch = case()
-    rows = _space(model).uniform(10_000, generator(0, "rows")).to(torch.uint8)
+    rows = space_of(model).uniform(10_000, generator(0, "rows")).to(torch.uint8)
     engine = _engine(model, objective, rows, steps, batch)
     bare = _bare(case()[0], objective, rows, steps, batch)
     value = ratio_of_minima(lambda: next(engine), lambda: next(bare), repeats)
@@ -74,7 +77,7 @@ def _step_over_bare(case: Case, name: str, steps: int, repeats: int = 15) -> Che
 
 
 def _engine(model: nn.Module, objective: Objective, rows: Tensor, steps: int, batch: int) -> Iterator[object]:
-    """A training that speaks every ``steps`` steps, at the usual look at the loss, and does nothing else there."""
+    """A training that reports every ``steps`` steps, when it looks at the loss anyway, and does nothing else there."""
     endless = 10**9
     settings = TrainingSettings(steps=endless, batch_size=batch, valid_every=endless, check_every=steps)
     return (event for event in train(model, objective, rows, settings, rows[:1]) if isinstance(event, Progress))
@@ -91,6 +94,29 @@ def _bare(model: nn.Module, objective: Objective, rows: Tensor, steps: int, batc
             optimizer.step()
             optimizer.zero_grad()
         yield loss.item()
+
+
+def train_unet(side: int = 28, width: int = 48, batch: int = 128, repeats: int = 10) -> Check:
+    """A training step on corrupted images, against forward, backward and optimizer of the network alone.
+
+    The bare step is given its batch: it draws nothing, corrupts nothing, and its loss is the mean of the outputs.
+    """
+    model = score_unet(side, width)
+    rows = model.noise.space.uniform(1_000, generator(0, "rows")).to(torch.uint8)
+    engine = _engine(model, CleanValue(model.noise), rows, 1, batch)
+    bare = _bare_network(bare_network(score_unet(side, width)), rows[:batch].long())
+    value = ratio_of_minima(lambda: next(engine), lambda: next(bare), repeats, clock=process_time)
+    return Check.at_most(f"a training step of a U-Net, {unet_size(side, width, batch)} / bare", value, BOUND)
+
+
+def channels_last(side: int = 28, width: int = 48, batch: int = 128, repeats: int = 10) -> Check:
+    """A bare training step in channels-last memory against the same in contiguous memory."""
+    rows = Space.bits(side**2).uniform(batch, generator(0, "rows"))
+    last, contiguous = (
+        _bare_network(bare_network(score_unet(side, width, channels_last=kind)), rows) for kind in (True, False)
+    )
+    value = ratio_of_minima(lambda: next(last), lambda: next(contiguous), repeats, clock=process_time)
+    return Check.at_most(f"a U-Net step, channels-last / contiguous, {unet_size(side, width, batch)}", value, 1.0)
 
 
 def checkpoint_share(sites: int = 100, hidden: int = 500) -> Check:
@@ -115,6 +141,29 @@ def _write_seconds(moving: Moving, path: Path) -> float:
     return perf_counter() - start
 
 
-def _space(model: Any) -> Space:
-    space: Space = model.space if hasattr(model, "space") else model.neighborhood.space
-    return space
+def score_unet(side: int, width: int, **options: Any) -> Any:
+    """A noise-conditional U-Net on square images of bits, as the digits are learned with."""
+    space = Space.bits(side**2)
+    noise, first = binarized_gaussian(space), generator(0, "bench")
+    return unet(hamming(space), noise=noise, shape=(side, side), width=width, generator=first, **options)
+
+
+def bare_network(model: Any) -> UNet:
+    """The network itself, without the noise's evidence and the head."""
+    net: UNet = model.trunk.trunk
+    return net
+
+
+def _bare_network(net: UNet, rows: Tensor) -> Iterator[None]:
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, fused=True)
+    level = torch.arange(len(rows)) % (net.num_levels or 1)
+    while True:
+        torch.autograd.backward(net(rows, level).mean())
+        optimizer.step()
+        optimizer.zero_grad()
+        yield
+
+
+def unet_size(side: int, width: int, count: int) -> str:
+    """How a check names the size of its images and network."""
+    return f"{count} images of {side}x{side}, width {width}"

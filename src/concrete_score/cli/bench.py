@@ -5,7 +5,7 @@ from dataclasses import replace
 import click
 
 from concrete_score.bench import suite
-from concrete_score.cli.options import Console, checks_table, common_options, examples
+from concrete_score.cli.console import Console, checks_table, common_options, examples
 
 
 @click.command(epilog=examples("csm bench", "csm bench startup draw", "csm bench --json --threads 2"))

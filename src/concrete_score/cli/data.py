@@ -2,9 +2,8 @@
 
 import click
 
-from concrete_score.cli.options import Console, common_options, examples, table
-from concrete_score.cli.table_options import data_dir_option
-from concrete_score.errors import InputError
+from concrete_score.cli.console import Console, common_options, data_dir_option, examples, table
+from concrete_score.errors import Command, InputError
 
 
 @click.command(
@@ -20,19 +19,19 @@ from concrete_score.errors import InputError
 def data(console: Console, action: str, names: tuple[str, ...], data_dir: str | None, url: str | None) -> None:
     """Named data sets, from their public places, checked by digest.
 
-    'list' shows what there is and which files are here already. 'fetch' has the files on this machine, whole and
-    checked, all splits of a bare NAME: what is here is only checked, a download that broke off is continued.
+    'list' shows what there is and which files are here already. 'fetch' downloads what is not here, all splits of a
+    bare NAME, continuing a download that broke off, and checks every file.
     """
     if action == "list":
         _list(console, names, data_dir)
     elif names:
         _fetch(console, names, data_dir, url)
     else:
-        raise InputError("the name of a data set", "none", where="csm data fetch", fix="'csm data list' shows them")
+        raise InputError("the name of a data set", "none", "csm data fetch", (Command("data list"), " shows them"))
 
 
 def _list(console: Console, names: tuple[str, ...], data_dir: str | None) -> None:
-    from concrete_score.data.named import data_sets, entry_of, present
+    from concrete_score.data.catalog import data_sets, entry_of, present
 
     wanted = [entry_of(name, "train").name for name in names] or list(data_sets())
     sets, rows = [], []
@@ -50,7 +49,7 @@ def _list(console: Console, names: tuple[str, ...], data_dir: str | None) -> Non
 
 
 def _fetch(console: Console, names: tuple[str, ...], data_dir: str | None, url: str | None) -> None:
-    from concrete_score.data.named import data_sets, entry_of, locate
+    from concrete_score.data.catalog import data_sets, entry_of, locate
 
     wanted = []
     for name in names:

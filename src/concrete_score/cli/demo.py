@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from concrete_score.cli.options import Console, common_options, examples, table
-from concrete_score.cli.words import in_words
+from concrete_score.cli.console import Console, common_options, examples, table
 from concrete_score.files import atomic, refuse_existing, write_json
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ FILES = ("demo.json", "demo.png")
     "--out",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Keep the table, the run with its report.html, demo.json and a picture.",
+    help="Keep the table, the run with its report.html, demo.json and a figure.",
 )
 @common_options
 def demo(console: Console, out: Path | None) -> None:
@@ -42,10 +41,10 @@ def demo(console: Console, out: Path | None) -> None:
 
 
 def _write(found: "Demo", out: Path) -> None:
-    from concrete_score.experiments.demo_picture import picture
+    from concrete_score.experiments.demo import plot
 
     with atomic(out / "demo.png") as draft:
-        draft.write_bytes(picture(found))
+        draft.write_bytes(plot(found))
     write_json(out / "demo.json", found.to_json())
 
 
@@ -99,9 +98,16 @@ def _imputation(found: dict[str, Any]) -> str:
 
 def _explanation(found: dict[str, Any]) -> str:
     cells = ", ".join(f"{name} {value}" for name, value in found["cells"].items())
+    from concrete_score.model import times_as_probable
+
     title = f"6. The strangest new row, and what would make it likelier (csm explain):\n   {cells}"
     rows = [
-        (c["column"], f"{c['from']} → {c['to']}", in_words(c["log_ratio"]), in_words(c["exact_log_ratio"]))
+        (
+            c["column"],
+            f"{c['from']} → {c['to']}",
+            times_as_probable(c["log_ratio"]),
+            times_as_probable(c["exact_log_ratio"]),
+        )
         for c in found["changes"]
     ]
     return table(["column", "change", "by the model", "in truth"], rows, title)

@@ -1,20 +1,26 @@
 """``csm diagnose``: what a table lets one learn through a neighborhood, and the health of a fitted run."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from concrete_score.cli.options import Console, common_options, examples, table
-from concrete_score.cli.table_options import TableWishes, data_dir_option, table_options, unknown_option
-from concrete_score.errors import InputError
+from concrete_score.cli.console import (
+    Console,
+    common_options,
+    data_dir_option,
+    examples,
+    open_model,
+    read_data,
+    reading_options,
+    table,
+    unknown_option,
+)
+from concrete_score.errors import Command, InputError, Option, Part
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from concrete_score.cli.open_run import Opened
-    from concrete_score.data.diagnosis import TableDiagnosis
-    from concrete_score.report import RunHealth
+    from concrete_score.diagnostics import RowsDiagnosis, RunHealth
 
 
 @click.command(
@@ -29,11 +35,13 @@ if TYPE_CHECKING:
 @click.option(
     "--neighborhood",
     metavar="N",
-    help="'csm list neighborhoods'; by default hamming, or what the score model of RUN was trained on.",
+    help="A name of 'csm list neighborhoods'; by default hamming, or what the score model of RUN was trained on.",
 )
-@click.option("--data", "rows", metavar="DATA", help="With RUN: rows to look at the model from, such as its own.")
+@click.option(
+    "--data", "rows", metavar="DATA", help="With RUN: rows to hold the model against, such as those it learned from."
+)
 @data_dir_option
-@table_options
+@reading_options
 @unknown_option
 @common_options
 def diagnose(
@@ -43,42 +51,46 @@ def diagnose(
     rows: str | None,
     data_dir: str | None,
     unknown: str,
-    wishes: TableWishes,
+    reading: dict[str, Any],
 ) -> None:
-    """Is the support of DATA one piece? Is the model of RUN sound? Numbers, and a verdict in plain words.
+    """Is the support of DATA one piece? Is the model of RUN sound? Numbers and a verdict.
 
     DATA is a file (CSV, TSV, Parquet, .data, .npy, .npz; each may be .gz), '-' for CSV on standard input, or
-    NAME[:SPLIT] of 'csm data list'. Of a RUN it is told whether the model's ratios contradict each other, whether it
-    hides mass where training never looked, and whether chains mix on it; the second needs --data.
+    NAME[:SPLIT] of 'csm data list'. For a RUN: whether the model's ratios contradict each other, whether it hides mass
+    where training never looked, and whether chains mix on it; the second needs --data.
     """
     from concrete_score import runs
 
     if runs.exists(data):
-        _of_run(console, Path(data), neighborhood, rows, data_dir, unknown, wishes)
+        _of_run(console, Path(data), neighborhood, rows, data_dir, unknown, reading)
     elif rows is not None:
-        raise InputError("a run directory with --data", repr(data), fix="give the data alone, or a run of csm fit")
+        fix = ("give the data alone, or a run of ", Command("fit"))
+        raise InputError("a run directory with --data", repr(data), fix=fix)
     else:
-        _of_table(console, data, neighborhood or "hamming", data_dir, wishes)
+        _of_data(console, data, neighborhood or "hamming", data_dir, reading)
 
 
-def _of_table(console: Console, data: str, neighborhood: str, data_dir: str | None, wishes: TableWishes) -> None:
-    options = wishes.options()
+def _of_data(console: Console, data: str, neighborhood: str, data_dir: str | None, reading: dict[str, Any]) -> None:
     console.use_torch()
-    from concrete_score.cli.kinds import KINDS, kind_of
-    from concrete_score.data import TableCodec
-    from concrete_score.data.diagnosis import diagnose_table
+    from concrete_score.codecs import codec_of
+    from concrete_score.data import load
+    from concrete_score.diagnostics import diagnose_rows
 
-    if kind_of(data) is not KINDS["table"]:
-        fix = "no two pictures differ in one pixel alone: learn from them (csm fit), then give the run"
-        raise InputError("a table, or a run", "pictures", where=data, fix=fix)
-    frame = KINDS["table"].load(data, "test", data_dir, console.say)
-    codec = TableCodec.fit(frame, options)
-    rows = codec.encode_rows(frame, missing="drop" if wishes.missing == "drop" else "refuse")
+    found = load(data, "test", data_dir=data_dir, say=console.say)
+    kind = codec_of(found.kind)
+    if kind.has_grid:
+        fix = ("no two images differ in one pixel alone: learn from them with ", Command("fit"), ", then give the run")
+        raise InputError("a table, or a run", kind.noun, where=data, fix=fix)
+    codec = kind.infer(found, reading)
+    rows = codec.encode(found, missing="drop" if reading["missing"] == "drop" else "refuse")
     if rows.blank:
-        console.say(f"{rows.blank} rows with blanks dropped")
-    console.say(f"looking at {len(rows.kept)} rows of {len(codec.sites)} columns …")
-    found = diagnose_table(codec, rows.encoded.states, neighborhood)
-    console.give({"data": data, "dropped": rows.blank, **found.to_json()}, lambda: render(data, found))
+        console.say(f"{rows.blank} {codec.noun} with blanks dropped")
+    console.say(f"looking at {len(rows.kept)} {codec.noun} of {len(codec.names)} {codec.site_noun} …")
+    labels = [codec.labels(d) for d in range(len(codec.names))]
+    columns = [{"name": name, "kind": codec.site_kind(d), "size": len(labels[d])} for d, name in enumerate(codec.names)]
+    diagnosis = diagnose_rows(rows.states, codec.space, neighborhood, columns)
+    value = {"data": data, "dropped": rows.blank, **diagnosis.to_json()}
+    console.give(value, lambda: render_rows(data, diagnosis, labels))
 
 
 def _of_run(
@@ -88,47 +100,41 @@ def _of_run(
     rows: str | None,
     data_dir: str | None,
     unknown: str,
-    wishes: TableWishes,
+    reading: dict[str, Any],
 ) -> None:
-    if wishes._replace(missing="refuse") != TableWishes.none() or wishes.missing == "category":
-        fix = "leave --columns, --drop, --bins, --na and --max-categories out; --missing drop and --unknown skip serve"
-        raise InputError("the run's own columns", "other table options", where=str(path), fix=fix)
-    from concrete_score.cli.open_run import open_run
-    from concrete_score.cli.output import counting
-    from concrete_score.data.diagnosis import build
-    from concrete_score.report import diagnose_run
-    from concrete_score.report.mixing import KEPT
+    missing = reading.pop("missing") or "refuse"
+    if others := [Option(name) for name, value in reading.items() if value is not None]:
+        allowed = (Option("missing", "drop"), " and ", Option("unknown", "skip"), " may be given")
+        fix: tuple[Part, ...] = ("leave out ", *others, "; ", *allowed)
+        raise InputError("the run's own columns", "other options", str(path), fix)
+    from concrete_score.diagnostics import build_neighborhood, diagnose_run
+    from concrete_score.diagnostics.mixing import KEPT
 
-    opened = open_run(path, console)
-    states = None if rows is None else _states(console, opened, rows, data_dir, unknown, wishes.missing)
-    moves = None if neighborhood is None else build(neighborhood, opened.codec.space)
-    from_noise = opened.fitted.draws_from_noise
+    model = open_model(path, console)
+    states = None
+    if rows is not None:
+        given = read_data(model, rows, console, missing=missing, unknown=unknown, data_dir=data_dir)
+        states = given.rows.states.long().to(console.device)
+    moves = None if neighborhood is None else build_neighborhood(neighborhood, model.codec.space)
+    from_noise = model.fitted.draws_from_noise
     if from_noise:
         console.say("draws come down from noise through the levels, so no chains are run at the weakest one alone")
-    kept, gen = 0 if from_noise else KEPT, opened.generator("diagnose")
-    with counting(console, "running chains") as progress:
-        found = diagnose_run(opened.fitted.model, states, moves, gen, progress=progress, kept=kept)
+    kept, random = 0 if from_noise else KEPT, model.generator("diagnose")
+    with console.progress("running chains") as progress:
+        found = diagnose_run(model.fitted.model, states, moves, random, progress=progress, kept=kept)
     value = {
         "run": str(path),
         "data": rows,
         "rows": None if states is None else len(states),
         **found.to_json(),
         "draws_from_noise": from_noise,
-        "verdict": _verdict(found, from_noise),
+        "verdict": found.verdict(from_noise),
     }
     console.give(value, lambda: render_run(str(path), found, from_noise))
 
 
-def _states(
-    console: Console, opened: "Opened", data: str, data_dir: str | None, unknown: str, missing: str
-) -> "Tensor":
-    found = opened.kind.load(data, "test", data_dir, console.say)
-    rows = opened.kind.rows(opened.codec, found, missing, unknown, console)
-    return rows.encoded.states.long().to(opened.device)
-
-
 def render_run(path: str, found: "RunHealth", from_noise: bool = False) -> str:
-    """The health of a run for reading."""
+    """The health of a run as text."""
     facts: list[tuple[str, str]] = []
     agreement, leak, chains = found.consistency, found.leak, found.mixing
     if not agreement.by_construction:
@@ -146,43 +152,30 @@ def render_run(path: str, found: "RunHealth", from_noise: bool = False) -> str:
             ("R-hat", f"{chains.r_hat:.3f}"),
             ("effective draws", f"{chains.ess:.0f} of {chains.diagnosis.chains * chains.diagnosis.draws}"),
         ]
-    return "\n\n".join([table(["fact", "value"], facts, f"{path}:"), *found.words, _verdict(found, from_noise)])
+    return "\n\n".join([table(["fact", "value"], facts, f"{path}:"), *found.messages, found.verdict(from_noise)])
 
 
-def _verdict(found: "RunHealth", from_noise: bool) -> str:
-    if found.healthy:
-        return "Nothing speaks against this model."
-    if from_noise:
-        return "Do not trust its ratios as they are; the reverse noise chain, by which it draws, does not need them."
-    return "Do not trust this model as it is."
-
-
-def render(data: str, found: "TableDiagnosis") -> str:
-    """The diagnosis for reading."""
-    from concrete_score.data.diagnosis import SHOWN
+def render_rows(data: str, found: "RowsDiagnosis", labels: Sequence[tuple[str, ...]]) -> str:
+    """The diagnosis of a table as text; ``labels`` are the values of each column."""
+    from concrete_score.diagnostics.support import SHOWN
     from concrete_score.spaces import describe_count
 
-    support, sites = found.support, found.codec.sites
+    support = found.support
     shares = ", ".join(f"{share:.4f}" for share in support.component_shares[:SHOWN])
     more = f", … ({support.num_components} in all)" if support.num_components > SHOWN else ""
     facts = [
         ("rows", f"{support.rows}"),
         ("distinct rows", f"{support.distinct}"),
-        ("columns", f"{len(sites)}"),
-        ("states", describe_count(found.codec.space.num_states)),
+        ("columns", f"{len(found.columns)}"),
+        ("states", describe_count(found.space.num_states)),
         ("neighborhood", found.neighborhood),
         ("components", f"{support.num_components}"),
         ("their shares", shares + more),
         ("edges observed", f"{support.observed_edges} of {support.edges} ({support.observed_edge_share:.2%})"),
     ]
-    columns = [(site.name, site.kind, site.size, _few(site.labels)) for site in sites]
-    return "\n\n".join(
-        [
-            table(["column", "kind", "values", "such as"], columns, f"{data}:"),
-            table(["fact", "value"], facts),
-            found.words,
-        ]
-    )
+    columns = [(*column.values(), _few(each)) for column, each in zip(found.columns, labels, strict=True)]
+    tables = [table(["column", "kind", "values", "such as"], columns, f"{data}:"), table(["fact", "value"], facts)]
+    return "\n\n".join([*tables, found.message])
 
 
 def _few(labels: tuple[str, ...]) -> str:

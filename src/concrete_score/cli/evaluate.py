@@ -1,4 +1,4 @@
-"""``csm evaluate``: the log-likelihood of a table or of pictures under a fitted model, exact or bounded."""
+"""``csm evaluate``: the log-likelihood of a table or of images under a fitted model, exact or bounded."""
 
 from math import inf
 from pathlib import Path
@@ -6,14 +6,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from concrete_score.cli.open_run import Opened, missing_option, open_run, rows_of_file, run_argument
-from concrete_score.cli.options import Console, common_options, examples, table
-from concrete_score.cli.output import counting, out_option, pipes, put, refuse_output, warn
-from concrete_score.cli.table_options import data_dir_option, unknown_option
-from concrete_score.errors import InputError, printable
+from concrete_score.cli.console import (
+    Console,
+    common_options,
+    data_argument,
+    data_dir_option,
+    examples,
+    missing_option,
+    open_model,
+    out_option,
+    pipes,
+    read_data,
+    run_argument,
+    table,
+    unknown_option,
+)
+from concrete_score.defaults import BOUND_ROWS
+from concrete_score.errors import InputError, Option, printable
 
 if TYPE_CHECKING:
     from concrete_score.likelihood import LogLikelihood
+    from concrete_score.model import Given, Model
 
 MEANINGS = {
     "exact": "Exact: the model is normalized, so this is the mean log-likelihood itself.",
@@ -31,7 +44,6 @@ RAISE = (
     "raise is no bound: it is below the log-likelihood of the annealing approximation of the model, and below the"
     " model's own only on average over the model's own rows."
 )
-
 IMPOSSIBLE = "the model gives some row probability zero, so the mean is minus infinity (null in JSON); see --out"
 
 
@@ -45,7 +57,7 @@ IMPOSSIBLE = "the model gives some row probability zero, so the mean is minus in
     )
 )
 @run_argument
-@click.argument("data", metavar="DATA")
+@data_argument
 @data_dir_option
 @missing_option
 @unknown_option
@@ -53,8 +65,8 @@ IMPOSSIBLE = "the model gives some row probability zero, so the mean is minus in
     "--bound-rows",
     metavar="N",
     type=click.IntRange(min=2),
-    default=500,
-    help="Where only bounds can be had: of how many rows, drawn with the seed; 500.",
+    default=BOUND_ROWS,
+    help=f"Where only bounds can be had: of how many rows, drawn with the seed; {BOUND_ROWS}.",
 )
 @out_option
 @common_options
@@ -68,32 +80,27 @@ def evaluate(
     bound_rows: int,
     out: Path | None,
 ) -> None:
-    """The mean log-likelihood of the rows or pictures of DATA under the model of RUN, in nats per row.
+    """The mean log-likelihood of the rows or images of DATA under the model of RUN, in nats per row.
 
     DATA is a file, '-' for CSV on standard input, or NAME[:SPLIT] of 'csm data list' (by default its test rows). --out
-    writes one log-likelihood a row, where it is exact. Pictures are given to a run of pictures, (N, H, W) as in csm
-    fit; a denoising head has a lower bound, other heads of noise levels have none.
+    writes one log-likelihood a row, where it is exact. Images are given to a run of images, (N, H, W) as in csm fit; a
+    denoising head has a lower bound, other heads of noise levels have none.
     """
-    opened = open_run(path, console)
-    kind = opened.kind
-    refuse_output(out, kind.form(opened.codec), console)
+    model = open_model(path, console)
+    console.refuse_output(out)
     from concrete_score.likelihood import Budget
 
-    frame = kind.load(data, "test", data_dir, console.say)
-    rows = kind.rows(opened.codec, frame, missing, unknown, console)
-    states = rows.encoded.states.to(opened.device)
-    each = None if out is None else _each(opened, states)
-    console.say(f"evaluating {len(rows.kept)} {kind.noun} …")
-    with counting(console, "bounding") as progress, rows_of_file(frame.where, rows.kept):
-        found = opened.fitted.evaluate(
-            states, opened.generator("evaluate"), Budget(bound_rows=bound_rows), progress=progress
-        )
-    warn((*found.warnings, *([IMPOSSIBLE] if found.log_likelihood == -inf else [])))
-    skipped = rows.unknown + rows.blank
+    given = read_data(model, data, console, missing=missing, unknown=unknown, data_dir=data_dir)
+    each = None if out is None else _each_row(model, given)
+    console.say(f"evaluating {len(given.rows.kept)} {model.codec.noun} …")
+    with console.progress("bounding") as progress:
+        found = model.evaluate(given, budget=Budget(bound_rows=bound_rows), progress=progress)
+    console.warn((*found.warnings, *([IMPOSSIBLE] if found.log_likelihood == -inf else [])))
     with pipes():
         if each is not None:
-            put(_per_row(rows.kept, each), out, console)
-        console.give(as_json(found, skipped), lambda: render(data, found, skipped, kind.noun))
+            console.put([each], out)
+        value = as_json(found, given.skipped)
+        console.give(value, lambda: render(data, found, given.skipped, model.codec.noun))
 
 
 def as_json(found: "LogLikelihood", skipped: int) -> dict[str, Any]:
@@ -105,32 +112,26 @@ def as_json(found: "LogLikelihood", skipped: int) -> dict[str, Any]:
 def render(data: str, found: "LogLikelihood", skipped: int, noun: str = "rows") -> str:
     """The numbers that are there, and one sentence on what they mean."""
     facts = [(key, _number(value)) for key, value in as_json(found, skipped).items() if value is not None]
-    words = [MEANINGS.get(found.method, "")] + ([RAISE] if found.raise_ is not None else [])
-    return "\n\n".join(
-        [table(["fact", "value"], facts, f"{printable(data)}, nats per {noun.removesuffix('s')}:"), " ".join(words)]
-    )
+    meaning = [MEANINGS.get(found.method, "")] + ([RAISE] if found.raise_ is not None else [])
+    title = f"{printable(data)}, nats per {noun.removesuffix('s')}:"
+    return "\n\n".join([table(["fact", "value"], facts, title), " ".join(meaning)])
 
 
 def _number(value: Any) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-def _each(opened: Opened, states: Any) -> Any:
-    """One log-likelihood a row; where there is none this says so, before the long work."""
-    each = opened.fitted.row_log_likelihoods(states)
-    if each is None:
-        raise InputError(
-            "a model with an exact log-likelihood of every row",
-            "one that can only be bounded on average",
-            where="--out",
-            fix="leave --out, or fit a normalized model (made)",
-        )
-    return each
-
-
-def _per_row(kept: Any, each: Any) -> Any:
+def _each_row(model: "Model", given: "Given") -> Any:
+    """One log-likelihood a row, as a table; where there is none this is refused, before the long work."""
     import polars as pl
 
     from concrete_score.data import as_frame
 
-    return as_frame(pl.DataFrame({"row": kept.numpy(), "log_likelihood": each.double().numpy(force=True)}))
+    try:
+        scores = model.score_samples(given)
+    except InputError as error:
+        if error.where:
+            raise
+        fix = ("leave it out, or fit a normalized model: ", Option("model", "made"))
+        raise InputError(error.expected, error.came, Option("out"), fix) from None
+    return as_frame(pl.DataFrame({"row": given.rows.kept.numpy(), "log_likelihood": scores}))

@@ -1,25 +1,49 @@
-"""``csm fit``: learn a model of a table or of pictures, into a run directory."""
+"""``csm fit``: learn a model of a table or of images, into a run directory."""
 
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from concrete_score.cli.fit_job import Job, Source, make_job
-from concrete_score.cli.main import FAILED, INTERRUPTED
-from concrete_score.cli.options import Console, common_options, examples, table
-from concrete_score.cli.report import leave_report, no_report_option
-from concrete_score.cli.table_options import TableWishes, data_dir_option, table_options, unknown_option
-from concrete_score.errors import InputError
+from concrete_score.cli.console import (
+    Console,
+    common_options,
+    data_argument,
+    data_dir_option,
+    examples,
+    reading_options,
+    table,
+    unknown_option,
+    was_given,
+)
+from concrete_score.cli.main import FAILED, INTERRUPTED, MISUSED
+from concrete_score.defaults import (
+    BATCH_SIZE,
+    IMAGE_LR,
+    IMAGE_MODEL,
+    IMAGE_OBJECTIVE,
+    LEAST_STEPS,
+    LR,
+    MODEL,
+    MOST_STEPS,
+    OBJECTIVE,
+    ROUNDS,
+    VALID_FRACTION,
+)
+from concrete_score.errors import InputError, Option, printable
+from concrete_score.files import locked, short
 
 if TYPE_CHECKING:
+    from concrete_score.fitting import Fit, Job, Request
     from concrete_score.runs import Run
-    from concrete_score.training import Event, Finished
+    from concrete_score.training import Event
 
 
 @click.command(
@@ -34,144 +58,210 @@ if TYPE_CHECKING:
         "csm fit clinic.csv --out runs/clinic --resume",
     )
 )
-@click.argument("data", metavar="DATA")
+@data_argument
 @click.option("--out", metavar="RUN", required=True, type=click.Path(path_type=Path), help="The run directory.")
 @click.option("--valid", metavar="FILE", help="Held-out rows; a named set brings its own.")
-@click.option("--valid-fraction", metavar="F", type=float, help="Share of rows held out without --valid; 0.1.")
-@click.option("--model", metavar="M", help="A name of 'csm list models'; made, or for pictures unet.")
+@click.option(
+    "--valid-fraction", metavar="F", type=float, help=f"Share of rows held out without --valid; {VALID_FRACTION}."
+)
+@click.option("--model", metavar="M", help=f"A name of 'csm list models'; {MODEL}, or {IMAGE_MODEL} for images.")
 @click.option(
     "--objective",
     metavar="O",
-    help="A name of 'csm list objectives'; maximum_likelihood, or clean_value for unet.",
+    help=f"A name of 'csm list objectives'; {OBJECTIVE}, or {IMAGE_OBJECTIVE} for {IMAGE_MODEL}.",
 )
 @click.option("--edges", metavar="E", help="A name of 'csm list edges'.")
 @click.option("--neighborhood", metavar="N", help="A name of 'csm list neighborhoods'.")
-@click.option("--steps", metavar="S", type=int, help="Steps at most; 40 rounds through the rows, 2000 to 10000.")
-@click.option("--minutes", metavar="M", type=float, help="Stop after this long.")
-@click.option("--batch-size", metavar="B", type=int, help="Rows a step; 128.")
-@click.option("--lr", metavar="R", type=float, help="Adam's rate; 0.002, falling to 0.")
+@click.option(
+    "--steps",
+    metavar="S",
+    type=int,
+    help=f"Steps at most; {ROUNDS} rounds through the rows, but from {LEAST_STEPS} to {MOST_STEPS}.",
+)
+@click.option("--minutes", metavar="M", type=float, help="Stop after so many minutes.")
+@click.option("--batch-size", metavar="B", type=int, help=f"Rows a step; {BATCH_SIZE}.")
+@click.option("--lr", metavar="R", type=float, help=f"Adam's rate; {LR}, or {IMAGE_LR} for images, falling to 0.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any other setting; may be repeated.")
-@click.option("--resume", is_flag=True, help="Go on where a run was left; begin it if it was not begun.")
+@click.option("--resume", is_flag=True, help="Continue a run; begin it if it was not begun.")
 @click.option("--tensorboard", is_flag=True, help="Also write TensorBoard scalars into RUN/tensorboard.")
-@click.option("--levels", metavar="L", type=click.IntRange(2, 256), help="Grey levels of pictures; 2, which are bits.")
-@click.option("--threshold", metavar="T", type=float, help="Of bits, as a share of the largest grey value; 0.5.")
-@no_report_option
+@click.option("--no-report", is_flag=True, help="Do not write RUN/report.html at the end.")
 @unknown_option
 @data_dir_option
-@table_options
+@reading_options
 @common_options
-def fit(
-    console: Console,
-    /,
-    data: str,
-    valid: str | None,
-    data_dir: str | None,
-    unknown: str,
-    wishes: TableWishes,
-    levels: int | None,
-    threshold: float | None,
-    out: Path,
-    resume: bool,
-    tensorboard: bool,
-    no_report: bool,
-    **given: Any,
-) -> None:
+def fit(console: Console, /, out: Path, resume: bool, tensorboard: bool, no_report: bool, **given: Any) -> None:
     """Learn a model of DATA: a file (CSV, TSV, Parquet, .data, .npy, .npz), '-' for CSV on standard input, or a name.
 
-    Arrays of shape (N, H, W) in .npy or .npz, IDX files, and the names digits and mnist are pictures: bits, or --levels
-    grey levels. What is not said is chosen, and said. Ctrl-C saves and prints the command to go on. Several processes:
-    torchrun --nproc-per-node N -m concrete_score fit … RUN/report.html is the run for reading, in any browser.
+    Arrays of shape (N, H, W) in .npy or .npz, IDX files, and the names digits and mnist are images: bits, or --levels
+    grey levels. What is not given is chosen, and reported. RUN/report.html is the run for reading, in any browser.
+
+    Ctrl-C saves and prints the command to continue. To train in N processes, start it by torchrun:
+    torchrun --nproc-per-node N -m concrete_score fit DATA --out RUN
     """
     device = console.use_torch()
+    from concrete_score.training.processes import rank
+
+    console = console if rank() == 0 else replace(console, quiet=True)
+    continue_command = _continue_command(out, **given)
+    with ExitStack() as stack:
+        with _reported_once():
+            job = _prepare(console, out, resume, given)
+            if rank() == 0:
+                stack.enter_context(locked(out))
+            run = _create(job, out, console.force, device)
+        with _interruptible() as interrupted, _peers(continue_command):
+            found = _train(job, run, console, str(device), tensorboard, interrupted)
+        if rank() == 0:
+            _print_result(job, run, found, console, continue_command)
+            if not no_report:
+                _write_report(job, run, found, device, console)
+        elif found.ended.why == "interrupted":
+            sys.exit(INTERRUPTED)
+
+
+def _create(job: "Job", out: Path, force: bool, device: Any) -> "Run":
+    """Begin or open the run directory; of several processes the first one begins it, and the others open it."""
+    from concrete_score import runs
     from concrete_score.training.processes import connect, rank, world_size
 
-    console = console if rank() == 0 else Console(**{**vars(console), "quiet": True})
-    source = Source(data, valid, data_dir, unknown, wishes, levels, threshold)
-    with _one_voice():
-        if data == "-" and world_size() > 1:
-            raise InputError("a file that every process can read", "standard input", "DATA", "save it to a file first")
-        job = make_job(console, source, out, resume, given)
-        if world_size() > 1:
-            fabric = connect(device)
-            if rank() == 0:
-                job.open()
-            fabric.barrier()
-        run = job.open()
-    with _interruptible() as interrupted, _peers(job):
-        ended = _train(run, job, console, str(device), tensorboard, interrupted)
     if rank() == 0:
-        _tell(run, ended, console, job)
-        if not no_report:
-            leave_report(run, job.rows, job.valid, device, console)
-    elif ended.why == "interrupted":
-        sys.exit(INTERRUPTED)
+        job.create(out, force=force)
+    if world_size() > 1:
+        connect(device).barrier()
+        if rank() > 0:
+            job.run = runs.open(out)
+    return job.create(out, force=force)
+
+
+def _prepare(console: Console, out: Path, resume: bool, given: dict[str, Any]) -> "Job":
+    """The job of a command line: all that can be wrong is found here, before anything is written."""
+    from concrete_score import fitting, runs
+    from concrete_score.training.processes import world_size
+
+    if given["data"] == "-" and world_size() > 1:
+        fix = "save it to a file first"
+        raise InputError("a file that every process can read", "standard input", Option("data"), fix)
+    if resume and not runs.exists(out):
+        console.say(f"{out}: nothing to resume, a new run")
+        resume = False
+    stored = runs.open(out) if resume else None
+    if stored is None and not console.force:
+        runs.refuse_occupied(out)
+    request = _request(given, console.seed if stored is None or was_given("seed") else None)
+    if stored is None:
+        return fitting.prepare(request, say=console.say)
+    with runs.untrusted(stored):
+        _ = stored.codec, stored.recipe, stored.settings
+    return fitting.prepare(request, stored, console.say)
+
+
+def _request(given: dict[str, Any], seed: int | None) -> "Request":
+    from concrete_score.fitting import PIECES, SETTINGS, Request
+
+    settings = dict(_key_and_value(text) for text in given["settings"])
+    training = {name: given[name] for name in SETTINGS}
+    if "seed" not in settings or was_given("seed"):
+        training["seed"] = seed
+    named = ("data", "valid", "valid_fraction", "unknown", "data_dir", "reading")
+    pieces = {name: given[name] for name in PIECES}
+    return Request(**{name: given[name] for name in named}, pieces=pieces, training=training, settings=settings)
+
+
+def _key_and_value(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        fix = ("for example ", Option("set", {"average": 0.999}))
+        raise InputError("KEY=VALUE", repr(text), Option("set"), fix)
+    return key, value
 
 
 def _train(
-    run: "Run", job: Job, console: Console, device: str, tensorboard: bool, interrupted: "Callable[[], bool]"
-) -> "Finished":
-    from concrete_score import runs
-    from concrete_score.report.grids import GridKeeper
-    from concrete_score.training import progress as reports
+    job: "Job", run: "Run", console: Console, device: str, tensorboard: bool, interrupted: "Callable[[], bool]"
+) -> "Fit":
+    from concrete_score.training import progress
     from concrete_score.training.processes import rank
 
-    with reports.progress(run.settings, quiet=console.quiet) as show:
-        told = [show]
+    with progress.training_progress(job.plan.settings, quiet=console.quiet) as show:
+        listeners = [show]
         if tensorboard:
-            told.append(reports.tensorboard(run.path / "tensorboard"))
-        grids = GridKeeper(run) if rank() == 0 else None
-        if grids is not None:
-            told.append(grids.see)
+            listeners.append(progress.tensorboard(run.path / "tensorboard"))
+        grids = None
+        if job.codec.has_grid and rank() == 0:
+            from concrete_score.previews import GridKeeper
 
-        def tell(event: "Event") -> None:
-            for listener in told:
+            grids = GridKeeper(run)
+            listeners.append(grids.see)
+
+        def see(event: "Event") -> None:
+            for listener in listeners:
                 listener(event)
 
-        ended = runs.train(run, job.rows, job.valid, device=device, show=tell, interrupted=interrupted)
-    if grids is not None and ended.usable and ended.why != "interrupted":
-        grids.finish(ended.best_step)
-    return ended
+        found = job.train(device=device, show=see, interrupted=interrupted)
+    if grids is not None and found.ended.usable and found.ended.why != "interrupted":
+        grids.finish(found.model, found.ended.best_step)
+    return found
 
 
-def _tell(run: "Run", ended: "Finished", console: Console, job: Job) -> None:
-    """The result, or what went wrong and how to go on."""
-    from concrete_score.training.validation import has_likelihood
+def _print_result(job: "Job", run: "Run", found: "Fit", console: Console, continue_command: str) -> None:
+    """The result, or what went wrong and how to continue."""
+    from concrete_score.training.loop import has_likelihood
 
+    ended, recipe = found.ended, job.plan.recipe
     if ended.why == "interrupted":
-        click.echo(f"interrupted at step {ended.step:,} and saved; go on with: {job.go_on}", err=True)
+        click.echo(f"interrupted at step {ended.step:,} and saved; continue with: {continue_command}", err=True)
         sys.exit(INTERRUPTED)
     if not ended.usable:
         late = " in the time given; begin again with more --minutes and --force" if ended.why == "minutes" else ""
         click.echo(f"error: {ended.message or f'no step improved on the untrained model{late}'}", err=True)
         sys.exit(FAILED)
     if ended.message:
-        click.echo(f"warning: {ended.message}", err=True)
+        console.warn([ended.message])
     value = {
         "run": str(run.path),
-        "model": run.recipe.model,
-        "objective": run.recipe.objective,
-        "edges": run.recipe.edges,
-        "neighborhood": run.recipe.neighborhood,
+        "model": recipe.model,
+        "objective": recipe.objective,
+        "edges": recipe.edges,
+        "neighborhood": recipe.neighborhood,
         "steps": ended.step,
         "best_step": ended.best_step,
         "seconds": round(ended.seconds, 3),
-        "valid_log_likelihood": ended.best if has_likelihood(run.model()) else None,
+        "valid_log_likelihood": ended.best if has_likelihood(found.model) else None,
         "diverged": ended.diverged,
-        "seed": run.settings.seed,
+        "seed": job.plan.settings.seed,
     }
-    console.give(value, lambda: table(["fact", "value"], [(k, _said(v)) for k, v in value.items() if v is not None]))
+    facts = [(name, _shown(each)) for name, each in value.items() if each is not None]
+    console.give(value, lambda: table(["fact", "value"], facts))
 
 
-def _said(value: Any) -> str:
-    """A value for people."""
+def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
+def _write_report(job: "Job", run: "Run", found: "Fit", device: Any, console: Console) -> None:
+    """Write the report of a training that has ended; a failure here is a warning, for the run itself is whole."""
+    from concrete_score.report import write_report
+
+    console.say("writing the report …")
+    try:
+        path = write_report(run, job.rows, job.valid, model=found.model, device=device)
+    except (InputError, OSError, RuntimeError, MemoryError) as error:
+        console.warn([f"the run is whole, but its report was not written: {printable(short(error))}"])
+    else:
+        console.say(f"report: {path}")
+
+
+def _continue_command(out: Path, data: str, valid: str | None, data_dir: str | None, **others: Any) -> str:
+    """What to type to continue; how the data are read is kept in the run."""
+    repeated = [("--valid", valid), ("--data-dir", data_dir)]
+    options = [word for name, value in repeated if value is not None for word in (name, value)]
+    return shlex.join(["csm", "fit", data, *options, "--out", str(out), "--resume"])
+
+
 @contextmanager
 def _interruptible() -> "Iterator[Callable[[], bool]]":
-    """The first Ctrl-C (or SIGTERM) asks the training to end well; a second one ends it at once."""
+    """The first Ctrl-C (or SIGTERM) asks the training to end with a checkpoint; a second one ends it at once."""
     asked: list[int] = []
     signals = (signal.SIGINT, signal.SIGTERM)
 
@@ -189,21 +279,21 @@ def _interruptible() -> "Iterator[Callable[[], bool]]":
 
 
 @contextmanager
-def _one_voice() -> "Iterator[None]":
-    """Of many processes that find the same mistake, the first one tells."""
+def _reported_once() -> "Iterator[None]":
+    """Of several processes that find the same mistake, the first one reports it."""
     from concrete_score.training.processes import rank
 
     try:
         yield
     except InputError:
         if rank() > 0:
-            sys.exit(2)
+            sys.exit(MISUSED)
         raise
 
 
 @contextmanager
-def _peers(job: Job) -> "Iterator[None]":
-    """A peer that dies breaks the connection: say so in one line, with the command to go on."""
+def _peers(continue_command: str) -> "Iterator[None]":
+    """A process that dies breaks the connection: the others report it in one line, with the command to continue."""
     from concrete_score.training.processes import rank, world_size
 
     try:
@@ -216,9 +306,9 @@ def _peers(job: Job) -> "Iterator[None]":
             raise
         click.echo(
             f"error: process {rank()} lost another process of this job; the run is whole up to its last checkpoint,"
-            f" go on with torchrun … -m concrete_score {job.go_on.removeprefix('csm ')}",
+            f" continue with torchrun … -m concrete_score {continue_command.removeprefix('csm ')}",
             err=True,
         )
-        # Waiting for the dead at exit would hang.
+        # An orderly exit would wait for the process that died.
         sys.stderr.flush()
         os._exit(FAILED)

@@ -3,7 +3,7 @@
 import click
 
 from concrete_score import registry
-from concrete_score.cli.options import Console, common_options, examples, table
+from concrete_score.cli.console import Console, common_options, examples, table
 
 
 @click.command("list", epilog=examples("csm list", "csm list neighborhoods", "csm list experiments --json"))

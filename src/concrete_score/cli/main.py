@@ -1,4 +1,4 @@
-"""``csm``: how commands are found, and how every ending is told.
+"""``csm``: how commands are found, and how each of them ends.
 
 Exit codes: 0 done; 2 bad input or usage, in one line on stderr; 1 any other failure; 130 on Ctrl-C. A mistake in the
 library itself shows its traceback.
@@ -8,6 +8,7 @@ import io
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
@@ -22,7 +23,7 @@ from concrete_score.errors import InputError, printable
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 
 
-class Entry(NamedTuple):
+class Listed(NamedTuple):
     """Where a command lives (``module:attribute``) and its line in ``csm --help``."""
 
     target: str
@@ -30,18 +31,18 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
-    "demo": Entry("concrete_score.cli.demo:demo", "The main job on embedded data, against the known truth."),
-    "fit": Entry("concrete_score.cli.fit:fit", "Learn a model from a table or pictures, into a run directory."),
-    "sample": Entry("concrete_score.cli.sample:sample", "Draw rows or pictures from a run, also given some columns."),
-    "evaluate": Entry("concrete_score.cli.evaluate:evaluate", "A table's log-likelihood, exact or between bounds."),
-    "explain": Entry("concrete_score.cli.explain:explain", "The single changes that make each row likelier."),
-    "impute": Entry("concrete_score.cli.impute:impute", "Fill blank cells or pixels, likeliest or drawn."),
-    "show": Entry("concrete_score.cli.show:show", "A run's columns, configuration, measurements and files."),
-    "diagnose": Entry("concrete_score.cli.diagnose:diagnose", "What a table lets one learn, or how healthy a run is."),
-    "data": Entry("concrete_score.cli.data:data", "Named data sets, listed and fetched."),
-    "list": Entry("concrete_score.cli.list_names:list_names", "Names with one line and the paper's section."),
-    "reproduce": Entry("concrete_score.cli.reproduce:reproduce", "The paper's figures and tables, checked."),
-    "bench": Entry("concrete_score.cli.bench:bench", "Performance, as ratios taken in one run."),
+    "demo": Listed("concrete_score.cli.demo:demo", "The main job on embedded data, against the known truth."),
+    "fit": Listed("concrete_score.cli.fit:fit", "Learn a model from a table or images, into a run directory."),
+    "sample": Listed("concrete_score.cli.sample:sample", "Draw rows or images from a run, also given some columns."),
+    "evaluate": Listed("concrete_score.cli.evaluate:evaluate", "A table's log-likelihood, exact or between bounds."),
+    "explain": Listed("concrete_score.cli.explain:explain", "The single changes that make each row likelier."),
+    "impute": Listed("concrete_score.cli.impute:impute", "Fill blank cells or pixels, likeliest or drawn."),
+    "show": Listed("concrete_score.cli.show:show", "A run's columns, configuration, measurements and files."),
+    "diagnose": Listed("concrete_score.cli.diagnose:diagnose", "What a table can teach, or how healthy a run is."),
+    "data": Listed("concrete_score.cli.data:data", "Named data sets, listed and fetched."),
+    "list": Listed("concrete_score.cli.list_names:list_names", "Names with one line and the paper's section."),
+    "reproduce": Listed("concrete_score.cli.reproduce:reproduce", "The paper's figures and tables, checked."),
+    "bench": Listed("concrete_score.cli.bench:bench", "Performance, as ratios taken in one run."),
 }
 
 
@@ -91,12 +92,15 @@ def csm(ctx: click.Context) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one command and leave with its exit code."""
-    _accept_any_letter()
-    _end_well_when_told_to()
+    _escape_unprintable()
+    _clean_up_on_sigterm()
+    warnings.formatwarning = _plain_warning
     try:
         code: Any = csm.main(None if argv is None else list(argv), prog_name="csm", standalone_mode=False)
     except InputError as error:
-        _leave(str(error), MISUSED)
+        from concrete_score.cli.console import SKIN
+
+        _leave(error.render(SKIN), MISUSED)
     except click.ClickException as error:
         _leave(_explain(error), error.exit_code)
     except click.Abort:
@@ -110,6 +114,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise
         _leave("not enough memory for what was asked; ask for less (rows, draws, units or a smaller batch)", FAILED)
     sys.exit(code or 0)
+
+
+def _plain_warning(message: Warning | str, *about: Any, **more: Any) -> str:
+    return f"warning: {printable(str(message))}\n"
 
 
 def _explain(error: click.ClickException) -> str:
@@ -129,14 +137,14 @@ def _leave(message: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _end_well_when_told_to() -> None:
-    # A program that is told to end (SIGTERM) still removes what it was writing.
+def _clean_up_on_sigterm() -> None:
+    # Python ends at once on SIGTERM; an exception still removes what was being written.
     if current_thread() is main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
-def _accept_any_letter() -> None:
-    # A terminal without a letter shows its code instead of ending the program.
+def _escape_unprintable() -> None:
+    # A terminal that cannot show a character shows its code instead of ending the program.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -3,7 +3,7 @@
 import click
 
 from concrete_score import registry
-from concrete_score.cli.options import Console, checks_table, common_options, examples
+from concrete_score.cli.console import Console, checks_table, common_options, examples
 from concrete_score.errors import InputError, nearest
 
 
@@ -19,10 +19,10 @@ from concrete_score.errors import InputError, nearest
 @click.option("--out", metavar="DIR", default="results", help="Where to write; results by default.")
 @common_options
 def reproduce(console: Console, name: str, quick: bool, check: bool, jobs: int, out: str) -> None:
-    """Run an experiment of the paper and write DIR/NAME/NAME.json, NAME.md and pictures.
+    """Run an experiment of the paper and write DIR/NAME/NAME.json, NAME.md and figures.
 
     'csm list experiments' shows what there is. Long ones are cut into units, each kept when it is done: an interrupted
-    experiment goes on where it was.
+    experiment continues where it was.
     """
     from concrete_score.experiments import Settings
     from concrete_score.experiments import reproduce as run

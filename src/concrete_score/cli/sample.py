@@ -1,29 +1,44 @@
-"""``csm sample``: rows or pictures drawn from a fitted model, rows also under conditions."""
+"""``csm sample``: rows or images drawn from a fitted model, also under conditions."""
 
 import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from concrete_score.cli.open_run import open_run, run_argument
-from concrete_score.cli.options import Console, common_options, examples
-from concrete_score.cli.output import counting, out_option, pipes, warn
-from concrete_score.cli.trajectory import trajectory_of
-from concrete_score.errors import InputError
+from concrete_score.cli.console import (
+    Console,
+    common_options,
+    examples,
+    open_model,
+    out_option,
+    passes_option,
+    pipes,
+    run_argument,
+)
+from concrete_score.errors import InputError, Option
+from concrete_score.files import atomic
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-passes_option = click.option(
-    "--passes",
-    metavar="P",
-    type=click.IntRange(min=1),
-    help="Of a model with noise levels: about how many network passes each draw may take.",
-)
+    from concrete_score.model import Model
+    from concrete_score.samplers.annealed import Stage
+
+CHAINS, STAGES = 8, 12
+"""Rows and columns of a trajectory at most."""
+METHODS = {
+    "ancestral": "the model draws one column after the other, exactly",
+    "order": "the given columns come first in the model's order, so the draws are exact",
+    "closed_form": "the model's own conditionals, exact",
+    "enumeration": "every possible row was listed, so the draws are exact",
+    "importance": "weighted draws, approximate",
+}
+"""What each way to draw is, where its name alone does not say it."""
 
 
 @click.command(
@@ -33,7 +48,7 @@ passes_option = click.option(
         "csm sample runs/clinic -n 5 --seed 1 --json",
         "csm sample runs/clinic -n 10000 | csm fit - --out runs/again",
         "csm sample runs/digits -n 64 --out grid.png --trajectory way.png",
-        "csm sample runs/digits -n 1000 --sampler mh --passes 2000 --out pictures.npz",
+        "csm sample runs/digits -n 1000 --sampler mh --passes 2000 --out images.npz",
     )
 )
 @run_argument
@@ -42,14 +57,14 @@ passes_option = click.option(
 @click.option(
     "--sampler",
     metavar="K",
-    help="A name of 'csm list kernels', for noise levels of 'csm list annealing'; by default what is best.",
+    help="A name of 'csm list kernels', or of 'csm list annealing' for a model with noise levels; by default the best.",
 )
 @passes_option
 @click.option(
     "--trajectory",
     metavar="FILE.png",
     type=click.Path(path_type=Path),
-    help="Of pictures: draw the way of the first ones from noise, a row each.",
+    help="Of images: draw the first ones on their way from noise, a row each.",
 )
 @out_option
 @common_options
@@ -63,26 +78,22 @@ def sample(
     trajectory: Path | None,
     out: Path | None,
 ) -> None:
-    """Draw N rows or pictures from the model of RUN.
+    """Draw N rows or images from the model of RUN.
 
-    Rows are CSV on standard output, or a file. Pictures are a file: .png is a grid, .npy and .npz are arrays (N, H, W);
-    without one, or in a table's file, each is a row of pixels. Same seed, same draws. How they were drawn, and whether
-    to trust it, is told on standard error.
+    Rows go to standard output as CSV, or to the file of --out. Of images, a .png file is a grid and .npy and .npz files
+    are arrays (N, H, W); in CSV and other tables each image is a row of pixels. A condition on images names a pixel:
+    row,column=value. The same seed gives the same draws. How they were drawn, and warnings, go to standard error.
     """
-    opened = open_run(path, console)
-    kind, codec = opened.kind, opened.codec
-    kind.refuse_output(out, codec, console)
-    conditions = kind.given(codec, given)
-    check_sampler(sampler)
-    way = None if trajectory is None else trajectory_of(opened, trajectory, console)
+    model = open_model(path, console)
+    codec = model.codec
+    console.refuse_output(out, codec.kind, codec.output_format)
+    way = None if trajectory is None else Trajectory.of(model, trajectory, console)
     with ExitStack() as stack:
-        progress = stack.enter_context(counting(console, "sampling"))
-        parts = opened.fitted.sample_parts(
+        parts = model.sample_parts(
             count,
-            opened.generator("sample"),
-            given=conditions,
+            given,
             sampler=sampler,
-            progress=progress,
+            progress=stack.enter_context(console.progress("sampling")),
             passes=passes,
             watch=None if way is None else way.see,
         )
@@ -91,26 +102,62 @@ def sample(
         if console.json or (out is None and sys.stdout.isatty()):
             states = list(states)
             stack.close()  # a screen shows the bar or the rows, not both at once
-        if first.method == "none":
-            console.say(f"{count:,} rows: every column was given")
-        elif len(first.states) < count and not isinstance(states, list):
-            console.say(f"drawing {count:,} {kind.noun} by {first.method}")
-        else:
-            console.say(f"{count:,} {kind.noun} drawn by {first.method}")
-        warn(first.warnings)
+        console.say(_how(count, codec.noun, first.method, model.fitted.draws_from_noise))
+        console.warn(first.warnings)
         if way is not None:
             way.write()
         with pipes():
-            value = kind.put(codec, states, out, console)
-            if console.json:
-                console.give(value, str)
+            data = map(codec.decode, states)
+            if not console.json:
+                console.put(data, out, codec.noun)
+                return
+            drawn = list(data)
+            whole = type(drawn[0]).join(drawn)
+            console.put([whole], out, codec.noun)
+            console.give(whole.to_json(), str)
 
 
-def check_sampler(name: str | None) -> None:
-    """Refuse a kernel nobody has registered, before any work."""
-    from concrete_score import registry
-    from concrete_score.errors import nearest
+def _how(count: int, noun: str, method: str, from_noise: bool) -> str:
+    if method == "none":
+        return f"{count:,} {noun}: every column was given"
+    meaning = "" if from_noise or method not in METHODS else f": {METHODS[method]}"
+    return f"{count:,} {noun} drawn by {method}{meaning}"
 
-    known = list(dict.fromkeys([*registry.names("kernels"), *registry.names("annealing")]))
-    if name is not None and name not in known:
-        raise InputError("the name of a kernel", repr(name), where="--sampler", fix=nearest(name, known))
+
+@dataclass(eq=False)
+class Trajectory:
+    """Collects the first chains after every noise level, and draws a row of each."""
+
+    model: "Model"
+    path: Path
+    console: Console
+    stages: "list[Tensor]" = field(default_factory=list)
+
+    @classmethod
+    def of(cls, model: "Model", path: Path, console: Console) -> "Trajectory":
+        """Refused before any work where it makes no sense.
+
+        Raises:
+            InputError: data that cannot be shown in a grid, or a path that is no new .png file.
+        """
+        if not model.codec.has_grid:
+            raise InputError("a run of images", f"one of {model.codec.noun}", Option("trajectory"), "leave it out")
+        if path.suffix.lower() != ".png":
+            raise InputError("a file ending in .png", repr(path.name), Option("trajectory"))
+        console.refuse_output(path, model.codec.kind)
+        return cls(model, path, console)
+
+    def see(self, stage: "Stage") -> None:
+        """Keep the first chains of a stage."""
+        self.stages.append(stage.x[:CHAINS].cpu())
+
+    def write(self) -> None:
+        """A row for each chain: some of its stages, evenly spread, the first and the last among them."""
+        import torch
+
+        count = min(STAGES, len(self.stages))
+        places = [round(k * (len(self.stages) - 1) / max(1, count - 1)) for k in range(count)]
+        shown = torch.stack([self.stages[place] for place in places], 1)
+        with atomic(self.path, force=self.console.force) as draft:
+            draft.write_bytes(self.model.codec.grid(shown.flatten(0, 1), count) or b"")
+        self.console.say(f"{len(shown)} images from noise, in {count} stages, written to {self.path}")

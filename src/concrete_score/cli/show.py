@@ -5,13 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from concrete_score.cli.fit_job import Source
-from concrete_score.cli.kinds import KINDS
-from concrete_score.cli.open_run import kind_and_codec, run_argument, strangers
-from concrete_score.cli.options import Console, common_options, examples, table
-from concrete_score.cli.output import pipes
-from concrete_score.cli.report import rewrite_report
-from concrete_score.cli.table_options import TableWishes, data_dir_option, unknown_option
+from concrete_score.cli.console import (
+    Console,
+    common_options,
+    data_dir_option,
+    examples,
+    pipes,
+    run_argument,
+    table,
+    unknown_option,
+)
 from concrete_score.errors import printable
 
 if TYPE_CHECKING:
@@ -27,19 +30,18 @@ if TYPE_CHECKING:
 @unknown_option
 @data_dir_option
 @common_options
-def show(
-    console: Console, path: Path, report: str | None, valid: str | None, unknown: str, data_dir: str | None
-) -> None:
-    """The columns or pictures, configuration, measurements and files of RUN, each file checked against its digest."""
+def show(console: Console, /, path: Path, report: str | None, **given: Any) -> None:
+    """The columns or images, configuration, measurements and files of RUN, each file checked against its digest."""
     from concrete_score import runs
 
     run = runs.open(path)
     if report is not None:
-        rewrite_report(run, Source(report, valid, data_dir, unknown, TableWishes.none()), console)
-    with strangers(run):
+        _write_report(run, report, given, console)
+    with runs.untrusted(run):
         value = describe(run)
+        schema = run.codec.schema_table()
     with pipes():
-        console.give(value, lambda: render(value))
+        console.give(value, lambda: render(value, schema))
 
 
 def describe(run: "Run") -> dict[str, Any]:
@@ -50,9 +52,9 @@ def describe(run: "Run") -> dict[str, Any]:
     """
     from concrete_score.runs import REPORT
 
-    (kind, codec), info = kind_and_codec(run), run.info
+    codec, info = run.codec, run.info
     verified = dict.fromkeys(run.verify(), True)
-    # Nothing depends on the report, so nothing vouches for it.
+    # Nothing depends on the report, so nothing verifies it.
     verified |= {REPORT: False} if (run.path / REPORT).exists() else {}
     files = [
         {"name": name, "bytes": (run.path / name).stat().st_size, "verified": checked}
@@ -66,52 +68,65 @@ def describe(run: "Run") -> dict[str, Any]:
         "seed": info["seed"],
         "data": dict(info["data"]),
         "kind": codec.kind,
-        **kind.schema(codec),
+        **codec.schema(),
         "config": run.config,
         "metrics": _metrics(run),
         "files": files,
     }
 
 
-def render(value: dict[str, Any]) -> str:
+def render(value: dict[str, Any], schema: tuple[str, Any, Any]) -> str:
     """The same for reading."""
+    from concrete_score.files import flat
+
     about = [(key, value[key]) for key in ("id", "created", "seed")]
-    about += [*_flat(value["versions"], "versions."), *_flat(value["data"], "data.")]
-    told = {True: "yes", False: "not checked"}
-    files = [(each["name"], f"{each['bytes']:,}", told[each["verified"]]) for each in value["files"]]
+    about += [*flat(value["versions"], "versions."), *flat(value["data"], "data.")]
+    checked = {True: "yes", False: "not checked"}
+    files = [(each["name"], f"{each['bytes']:,}", checked[each["verified"]]) for each in value["files"]]
+    title, heads, rows = schema
     return "\n\n".join(
         [
             table(["fact", "value"], about, f"{printable(value['run'])}:"),
-            KINDS[value["kind"]].render_schema(value),
-            table(["setting", "value"], _flat(value["config"]), "Configuration:"),
-            table(["measure", "value"], _flat(value["metrics"]), "Metrics:"),
+            table(heads, rows, title),
+            table(["setting", "value"], flat(value["config"]), "Configuration:"),
+            table(["measure", "value"], flat(value["metrics"]), "Metrics:"),
             table(["file", "bytes", "verified"], files, "Files:"),
         ]
     )
 
 
+def _write_report(run: "Run", data: str, given: dict[str, Any], console: Console) -> None:
+    """Write the report of a run again, from the data it learned from.
+
+    Raises:
+        InputError: other data, or a run without a model.
+    """
+    device = console.use_torch()
+    from concrete_score import runs
+    from concrete_score.fitting import Request, prepare
+    from concrete_score.report import write_report
+
+    with runs.untrusted(run):
+        _ = run.codec, run.recipe, run.settings
+    job = prepare(Request(data, **given), run, console.say)
+    console.say("writing the report …")
+    with runs.untrusted(run):
+        path = write_report(run, job.rows, job.valid, device=device)
+    console.say(f"report: {path}")
+
+
 def _metrics(run: "Run") -> dict[str, Any]:
     """How far the training came, and how good its best model was; None where nothing was measured yet."""
-    from concrete_score.training.validation import has_likelihood
+    from concrete_score.runs import MODEL
+    from concrete_score.training.loop import has_likelihood
 
     lines = run.journal.read()
     judged = [line for line in lines if "valid" in line]
     metrics: dict[str, Any] = {"steps": max((line["step"] for line in lines), default=0), "best_step": None}
     metrics |= {"valid": None, "valid_log_likelihood": None, "went_back": len(lines) - len(judged)}
-    if (run.path / "model.safetensors").exists():
+    if (run.path / MODEL).exists():
         best = metrics["best_step"] = run.model_file().step
         metrics["valid"] = next((line["valid"] for line in judged if line["step"] == best), None)
         if has_likelihood(run.model()):
             metrics["valid_log_likelihood"] = metrics["valid"]
     return metrics
-
-
-def _flat(value: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested settings as lines ``part.name``; what is empty or unset is left out."""
-    lines = []
-    for key, each in value.items():
-        if isinstance(each, dict):
-            lines += _flat(each, f"{prefix}{key}.")
-        elif each is not None:
-            lines.append((f"{prefix}{key}", f"{each:.6g}" if isinstance(each, float) else str(each)))
-    return lines

@@ -1,179 +1,205 @@
-"""The one table all readers fill and all writers empty: named columns, each held as codes of its distinct values.
+"""Tables: named columns of cells as they came, from files and from Python, and back in the same form."""
 
-A cell costs one byte while its column has fewer than 256 values. Columns of non-integer numbers stay numbers; what they
-may become is the codec's business.
-"""
-
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from concrete_score.errors import InputError, nearest
+from concrete_score.files import short
 
 Array = npt.NDArray[Any]
 
-_WIDTHS = (np.uint8, np.uint16, np.uint32)
+ARRAYS = ("numpy", "npy", "npz")
+"""Forms that are one array without column names."""
+TEXT = ("csv", "tsv", "data")
+"""Forms whose cells are all text, whatever they mean."""
+DRAW = "draw"
+"""The column that numbers completed copies."""
+_FILES = (*TEXT, "parquet")
+_LIBRARIES = ("polars", "pandas", "pyarrow", "modin", "cudf")
 
 
 @dataclass(frozen=True)
 class Form:
     """The outer form a table came in, so that what goes out has the same.
 
-    ``kind`` is a file's (``csv, tsv, parquet, data, npy, npz``) or a Python library's (``numpy, polars, pandas, …``);
-    ``dtype`` is the kind of numbers of an array, empty otherwise.
+    ``kind`` is a file format's (``csv, tsv, parquet, data, npy, npz``) or a Python library's (``numpy, polars, pandas,
+    …``); ``dtype`` is the type of an array's numbers, empty otherwise.
     """
 
     kind: str
     dtype: str = ""
 
+    @classmethod
+    def from_json(cls, value: Any, where: str) -> "Form":
+        """A form from plain values; only kinds this library knows, so that no name leads to foreign code.
 
-@dataclass(frozen=True, eq=False)
-class Column:
-    """A column of categories.
-
-    >>> Column("a", pl.Series(["no", "yes"]), np.array([1, 2, 0], np.uint8)).cells().to_list()
-    ['yes', None, 'no']
-    """
-
-    name: str
-    values: pl.Series
-    """Distinct values, ascending, no blanks: String, Int64, Float64 or Boolean."""
-    codes: Array
-    """``(N,)`` positions in ``values``, narrow and unsigned; ``len(values)`` marks a blank."""
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def counts(self) -> Array:
-        """How often each value occurs, and last the number of blanks ``(len(values) + 1,)``."""
-        return np.bincount(self.codes, minlength=len(self.values) + 1)
-
-    def take(self, rows: Array) -> "Column":
-        """Some rows, by position or mask."""
-        return replace(self, codes=self.codes[rows])
-
-    def cells(self) -> pl.Series:
-        """Every cell's value; blanks are null."""
-        return self.values.extend_constant(None, 1).gather(pl.Series(self.codes)).alias(self.name)
-
-
-@dataclass(frozen=True, eq=False)
-class Numbers:
-    """A column of numbers that are not all whole; NaN marks a blank."""
-
-    name: str
-    numbers: Array
-    """``(N,)`` float64."""
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def take(self, rows: Array) -> "Numbers":
-        """Some rows, by position or mask."""
-        return replace(self, numbers=self.numbers[rows])
-
-    def cells(self) -> pl.Series:
-        """Every cell's number; blanks are null."""
-        return pl.Series(self.name, self.numbers).fill_nan(None)
+        Raises:
+            InputError: another kind, or not a type of array.
+        """
+        kind, dtype = (value.get("kind"), value.get("dtype")) if isinstance(value, dict) else (None, None)
+        if kind not in (*ARRAYS, *_FILES, *_LIBRARIES) or not isinstance(dtype, str):
+            raise InputError("the form of a table", repr(value)[:60], where=where)
+        if dtype and not re.fullmatch(r"U|\|O|\|b1|[<>|][iuf][1248]", dtype):
+            raise InputError("a type of array", repr(dtype)[:60], where=f"{where}.dtype")
+        return cls(kind, dtype)
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """A table: its columns, the form it came in, and what to call it in messages.
+    """A table: its cells, the form it came in, and what to call it in messages.
 
-    >>> from concrete_score.data import as_frame
     >>> frame = as_frame(pl.DataFrame({"smoke": ["no", "yes", "no"], "age": [30, 41, None]}))
-    >>> frame.names, frame.num_rows, frame.take(np.array([1])).rows()
+    >>> frame.names, len(frame), frame.take(np.array([1])).rows()
     (('smoke', 'age'), 3, [('yes', 41)])
     """
 
-    columns: tuple[Column | Numbers, ...]
+    table: pl.DataFrame
+    """One series a column; null is blank, as are NaN and the empty text."""
     form: Form
     where: str = ""
     named: bool = True
     """Whether the names of the columns came with the data; if not, columns are known by their place."""
+    kind: ClassVar[str] = "table"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns' names."""
-        return tuple(column.name for column in self.columns)
+        return tuple(self.table.columns)
 
     @property
     def typed(self) -> bool:
-        """Whether text is known to be text; in a file of letters alone, it may mean numbers."""
-        return self.form.kind not in ("csv", "tsv", "data")
+        """Whether text is known to be text; in a text file it may mean numbers."""
+        return self.form.kind not in TEXT
 
-    @property
-    def num_rows(self) -> int:
-        """N."""
-        return len(self.columns[0]) if self.columns else 0
+    def __len__(self) -> int:
+        return len(self.table)
 
-    def __getitem__(self, name: str) -> Column | Numbers:
-        for column in self.columns:
-            if column.name == name:
-                return column
-        raise InputError("the name of a column", repr(name), where=self.where, fix=nearest(name, list(self.names)))
-
-    def keep(self, names: Sequence[str]) -> "Frame":
-        """The named columns, in that order."""
-        return replace(self, columns=tuple(self[name] for name in names))
-
-    def drop(self, names: Sequence[str]) -> "Frame":
-        """All but the named columns."""
-        gone = {self[name].name for name in names}
-        return replace(self, columns=tuple(column for column in self.columns if column.name not in gone))
+    def __getitem__(self, name: str) -> pl.Series:
+        if name not in self.table.columns:
+            raise InputError("the name of a column", repr(name), where=self.where, fix=nearest(name, self.names))
+        return self.table[name]
 
     def take(self, rows: Array) -> "Frame":
         """Some rows, by position or mask ``(N,)``."""
-        return replace(self, columns=tuple(column.take(rows) for column in self.columns))
+        at = np.flatnonzero(rows) if rows.dtype == bool else rows
+        return replace(self, table=self.table[at])
 
-    def to_polars(self) -> pl.DataFrame:
-        """The table as a polars frame; blanks are null."""
-        return pl.DataFrame([column.cells().alias(column.name) for column in self.columns])
+    def frame(self) -> "Frame":
+        """Itself: what formats of tables write."""
+        return self
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The cells as plain values, row by row; blanks are None."""
-        return self.to_polars().rows()
+        return self.table.rows()
+
+    def to_csv(self, *, header: bool = True) -> str:
+        """The table as CSV text; a later part of one has no header.
+
+        >>> as_frame(np.array([[0, 1]])).to_csv()
+        'x0,x1\\n0,1\\n'
+        """
+        return self.table.write_csv(include_header=header)
+
+    def to_json(self) -> dict[str, Any]:
+        """Column names and rows of plain values; what JSON has no type for is its text."""
+        return {"columns": list(self.names), "rows": [[_json(cell) for cell in row] for row in self.rows()]}
 
     def native(self) -> Any:
         """The table as an object of the kind that came in; a polars frame if it came from a file."""
-        from concrete_score.data.native import to_native
+        kind = self.form.kind
+        if kind in ARRAYS:
+            return self.array()
+        if kind in _FILES or kind == "polars":
+            return self.table
+        import narwhals as nw
 
-        return to_native(self)
+        columns = {
+            series.name: series.to_list() if series.null_count() or not series.dtype.is_numeric() else series.to_numpy()
+            for series in self.table
+        }
+        backend: Any = kind
+        return nw.from_dict(columns, backend=backend).to_native()
+
+    def array(self) -> Array:
+        """One array ``(N, D)``: of the numbers' own type where all cells fit it, else of text or objects."""
+        cells = list(self.table)
+        numeric = all(series.dtype.is_numeric() or series.dtype == pl.Boolean for series in cells)
+        blanks = any(series.null_count() for series in cells)
+        wanted = self.form.dtype or "<i8"
+        if numeric and wanted not in ("U", "|O") and (not blanks or np.dtype(wanted).kind == "f"):
+            return np.stack([series.to_numpy().astype(wanted) for series in cells], axis=1)
+        if wanted != "|O" or self.form.kind != "numpy":
+            # Object arrays cannot be written without pickling.
+            return np.stack([series.cast(pl.String).fill_null("").to_numpy().astype(str) for series in cells], axis=1)
+        found = np.empty((len(self), len(cells)), dtype=object)
+        for d, series in enumerate(cells):
+            found[:, d] = series.to_list()
+        return found
+
+    def arrays(self) -> dict[str, Array]:
+        """What array files hold: the table as one array of numbers or text, never of objects."""
+        return {"x": replace(self, form=Form("npy", self.form.dtype)).array()}
+
+    @classmethod
+    def join(cls, parts: Iterable["Frame"]) -> "Frame":
+        """The parts of one table, at least one, below each other."""
+        frames = list(parts)
+        return replace(frames[0], table=pl.concat([frame.table for frame in frames])) if len(frames) > 1 else frames[0]
 
 
-def join(parts: Iterable[Frame]) -> Frame:
-    """The parts of one table, at least one, below each other; their columns have the same values.
+def as_frame(data: Any, where: str = "data") -> Frame:
+    """A numpy array ``(N, D)``, a pandas, polars or other data frame, or nested lists, as a table.
 
-    >>> from concrete_score.data import TableCodec, as_frame
-    >>> codec = TableCodec.fit(as_frame(pl.DataFrame({"smoke": ["no", "yes"], "age": [30, 41]})))
-    >>> join(map(codec.decode, codec.space.enumerate().split(3))).rows()
-    [('no', 30), ('no', 41), ('yes', 30), ('yes', 41)]
+    Raises:
+        InputError: another kind of object, not two axes, or a column that cannot hold categories.
+
+    >>> as_frame(np.array([[0, 3], [1, 5]])).names
+    ('x0', 'x1')
+    >>> as_frame(np.array([[0, 3], [1, 5]])).native()
+    array([[0, 3],
+           [1, 5]])
     """
-    frames = list(parts)
-    columns = zip(*(frame.columns for frame in frames), strict=True)
-    return replace(frames[0], columns=tuple(map(_below, columns))) if len(frames) > 1 else frames[0]
+    if isinstance(data, Frame):
+        return data
+    if isinstance(data, pl.DataFrame):
+        return _checked(data, Form("polars"), where)
+    import narwhals as nw
+
+    try:
+        table = nw.from_native(data, eager_only=True, pass_through=True)
+    except nw.exceptions.DuplicateError as error:
+        raise InputError("a different name for every column", short(error), where, "rename one of them") from None
+    if isinstance(table, nw.DataFrame):
+        names = unique_names([str(name) for name in table.columns], where)
+        series = [_series(table[:, d], name) for d, name in enumerate(names)]
+        library = table.implementation.value
+        return _checked(pl.DataFrame(series), Form(library if library in _LIBRARIES else "polars"), where)
+    try:
+        array = np.asarray(data)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise InputError("an array or a data frame", f"{type(data).__name__} ({short(error)})", where=where) from None
+    return frame_of_array(array, where)
 
 
-def _below(columns: Sequence[Column | Numbers]) -> Column | Numbers:
-    first = columns[0]
-    if isinstance(first, Numbers):
-        return replace(first, numbers=np.concatenate([column.numbers for column in columns]))  # type: ignore[union-attr]
-    return replace(first, codes=np.concatenate([column.codes for column in columns]))  # type: ignore[union-attr]
-
-
-def narrow(codes: Array, count: int) -> Array:
-    """Codes below ``count`` in the fewest bytes.
-
-    >>> narrow(np.array([0, 255]), 256).dtype, narrow(np.array([0, 256]), 257).dtype
-    (dtype('uint8'), dtype('uint16'))
-    """
-    kind = next(kind for kind in _WIDTHS if count <= np.iinfo(kind).max + 1)
-    return codes.astype(kind, copy=False)
+def frame_of_array(array: Array, where: str, kind: str = "numpy") -> Frame:
+    """An array ``(N, D)`` of integers, booleans, text, or floats (NaN is blank); columns are called x0, x1, …"""
+    if array.ndim != 2 or not array.size:
+        raise InputError(
+            "an array of rows and columns", f"shape {array.shape}", where=where, fix="put the rows on the first axis"
+        )
+    if array.dtype.kind not in "biufUO":
+        raise InputError("an array of integers, booleans or text", f"{array.dtype}", where=where)
+    try:
+        series = [_array_column(array[:, d], f"x{d}") for d in range(array.shape[1])]
+    # Characters beyond Unicode make Python itself complain.
+    except (ValueError, OverflowError, SystemError, pl.exceptions.PolarsError) as error:
+        raise InputError("an array of integers, booleans or text", short(error), where=where) from None
+    return Frame(pl.DataFrame(series), Form(kind, _dtype(array)), where, named=False)
 
 
 def unique_names(names: Sequence[str], where: str) -> tuple[str, ...]:
@@ -186,7 +212,6 @@ def unique_names(names: Sequence[str], where: str) -> tuple[str, ...]:
     ('column_1', 'a')
     """
     first: dict[str, int] = {}
-    found = []
     for place, given in enumerate(names, start=1):
         name = given or f"column_{place}"
         if name in first:
@@ -197,5 +222,78 @@ def unique_names(names: Sequence[str], where: str) -> tuple[str, ...]:
                 fix="rename one of them",
             )
         first[name] = place
-        found.append(name)
-    return tuple(found)
+    return tuple(first)
+
+
+def _checked(table: pl.DataFrame, form: Form, where: str) -> Frame:
+    if not table.width or not len(table):
+        raise InputError("a table with rows and columns", f"{len(table)} rows and {table.width} columns", where=where)
+    for series in table:
+        kind = series.dtype
+        if kind.is_nested() or kind in (pl.Binary, pl.Object, pl.Duration):
+            raise InputError(
+                "a column of text, whole numbers or booleans",
+                f"{kind}",
+                where=f"{where}: column {series.name!r}",
+                fix="leave the column out of the file",
+            )
+    return Frame(table, form, where)
+
+
+def _dtype(array: Array) -> str:
+    kind = array.dtype.kind
+    # Wider floats than NumPy's common ones come back as float64.
+    return "U" if kind == "U" else "<f8" if kind == "f" and array.dtype.itemsize > 8 else array.dtype.str
+
+
+def _series(series: Any, name: str) -> pl.Series:
+    """Any library's series as polars', without asking for pyarrow."""
+    import narwhals as nw
+
+    kind = series.dtype
+    if kind.is_numeric() and not series.null_count():
+        return pl.Series(name, series.to_numpy())
+    if kind == nw.Boolean and not series.null_count():
+        return pl.Series(name, series.to_numpy().astype(bool))
+    return _objects(name, series.to_list())
+
+
+def _objects(name: str, cells: list[Any]) -> pl.Series:
+    """Python values of any types; where they are of several, their text."""
+    plain = [None if _is_blank(cell) else cell for cell in cells]
+    kinds = {type(cell) for cell in plain if cell is not None}
+    if kinds <= {str}:
+        return pl.Series(name, plain, dtype=pl.String)
+    try:
+        if kinds == {bool}:
+            return pl.Series(name, plain, dtype=pl.Boolean)
+        if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
+            return pl.Series(name, [None if cell is None else int(cell) for cell in plain], dtype=pl.Int64)
+        if all(issubclass(kind, int | float | np.integer | np.floating) and kind is not bool for kind in kinds):
+            return pl.Series(name, [None if cell is None else float(cell) for cell in plain], dtype=pl.Float64)
+    except (OverflowError, TypeError, pl.exceptions.PolarsError):
+        pass
+    return pl.Series(name, [None if cell is None else str(cell) for cell in plain], dtype=pl.String)
+
+
+def _is_blank(cell: Any) -> bool:
+    # NaN and NaT differ from themselves; pandas' NA does not even answer that.
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, float) and cell != cell)
+
+
+def _array_column(cells: Array, name: str) -> pl.Series:
+    kind = cells.dtype.kind
+    if kind in "b":
+        return pl.Series(name, cells)
+    if kind in "iu":
+        native = cells.dtype.newbyteorder("=")
+        return pl.Series(name, cells.astype(native, copy=False))
+    if kind == "f":
+        return pl.Series(name, cells.astype(np.float64, copy=False))
+    if kind == "U":
+        return pl.Series(name, cells.tolist(), dtype=pl.String)
+    return _objects(name, cells.tolist())
+
+
+def _json(cell: Any) -> Any:
+    return cell if cell is None or isinstance(cell, str | int | float | bool) else str(cell)

@@ -1,35 +1,40 @@
-"""Pictures from files, names and scikit-learn: arrays N×H×W of grey values, with labels where they are known."""
+"""Images: arrays N×H×W of grey values with labels where they are known, the IDX format, and grids as PNG."""
 
-import gzip
-import re
 import struct
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import ceil, sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import polars as pl
 
-from concrete_score.data.frame import Array
-from concrete_score.data.named import data_sets, entry_of, locate, unpack
-from concrete_score.data.numpy_files import WHOLE, numpy_file
-from concrete_score.data.source import is_path
-from concrete_score.errors import InputError, nearest
+from concrete_score.data.frame import DRAW, Array, Form, Frame
+from concrete_score.errors import InputError
+from concrete_score.files import DAMAGED, read_bytes
 
-DIGITS = "digits"
-"""The 1,797 pictures of 8×8 pixels that come with scikit-learn."""
 MASK = "mask"
 """The array of an ``.npz`` file that is True where a pixel is blank."""
-VALID = 10_000
-"""How many of the last training pictures of an IDX set are held out as its ``valid``."""
-_IDX_NAME = re.compile(r"(ubyte|\.idx)(\.gz)?$")
-_IDX_KINDS = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_SMALLEST = 48
+"""An image whose longer side has fewer pixels is enlarged by a whole factor in a grid."""
+BETWEEN = 96
+"""The grey between the images of a grid."""
 
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Grey values ``(N, H, W)``, what they show, and where they come from."""
+    """Grey values ``(N, H, W)``, what they show, and where they come from.
+
+    Raises:
+        InputError: not N×H×W numbers, or labels or a mask of another shape.
+
+    >>> Images(np.zeros((28, 28)), "x.npy")
+    Traceback (most recent call last):
+    concrete_score.errors.InputError: x.npy: expected images of shape (N, H, W), got shape (28, 28); ...
+    """
 
     pixels: Array
     """``(N, H, W)``: whole numbers from 0, booleans, or floats, where NaN is a blank pixel."""
@@ -40,9 +45,19 @@ class Images:
     """The largest grey value there can be, where the source declares it."""
     blank: Array | None = None
     """``(N, H, W)`` bool: pixels that are not known, whatever stands there; beside NaN, which always means blank."""
+    more: Mapping[str, Array] = field(default_factory=dict)
+    """Further numbers ``(N,)`` to write beside the images, by name."""
+    columns: int | None = None
+    """How many copies of each image there are, all first ones first; a grid has a row an image. None: no copies."""
+    kind: ClassVar[str] = "image"
 
     def __post_init__(self) -> None:
-        check_pixels(self.pixels, self.where)
+        if self.pixels.ndim != 3 or not self.pixels.size:
+            one = "one image is (1, H, W); a table is no image"
+            fix = "give each image one channel" if self.pixels.ndim == 4 else one
+            raise InputError("images of shape (N, H, W)", f"shape {self.pixels.shape}", where=self.where, fix=fix)
+        if self.pixels.dtype.kind not in "uibf":
+            raise InputError("grey values, which are numbers", f"{self.pixels.dtype}", self.where, "save them as uint8")
         labels, blank = self.labels, self.blank
         if blank is not None and (blank.shape != self.pixels.shape or blank.dtype.kind != "b"):
             raise InputError(
@@ -53,99 +68,83 @@ class Images:
             )
         if labels is not None and (labels.shape != self.pixels.shape[:1] or labels.dtype.kind not in "iu"):
             raise InputError(
-                f"{len(self.pixels)} whole numbers as labels, one a picture",
+                f"{len(self.pixels)} whole numbers as labels, one an image",
                 f"{labels.dtype} of shape {labels.shape}",
                 where=f"{self.where}: y",
             )
+        if labels is not None:
+            object.__setattr__(self, "labels", labels.astype(np.int64))
 
     def __len__(self) -> int:
         return len(self.pixels)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Height and width."""
         return int(self.pixels.shape[1]), int(self.pixels.shape[2])
 
-    def part(self, rows: slice | Array) -> "Images":
-        """Some of the pictures."""
+    @property
+    def names(self) -> tuple[str, ...]:
+        """``row,column`` of every pixel."""
+        return pixel_names(self.shape)
+
+    def take(self, rows: slice | Array) -> "Images":
+        """Some of the images."""
         labels, blank = (None if each is None else each[rows] for each in (self.labels, self.blank))
         return replace(self, pixels=self.pixels[rows], labels=labels, blank=blank)
 
+    def frame(self) -> Frame:
+        """A table with a column a pixel, called ``row,column``."""
+        cells = self.pixels.reshape(len(self), -1)
+        columns = {**self.more, **{name: cells[:, site] for site, name in enumerate(self.names)}}
+        return Frame(pl.DataFrame(columns), Form("csv"), self.where)
 
-def load_images(
-    spec: str | Path,
-    split: str = "test",
-    *,
-    data_dir: str | Path | None = None,
-    base_url: str | None = None,
-    say: Callable[[str], None] = lambda message: None,
-) -> Images:
-    """The pictures that DATA means: an existing path wins, else ``digits`` or a named set, ``NAME[:SPLIT]``.
+    def to_json(self) -> dict[str, Any]:
+        """Shape, pixel names and one row of grey values an image."""
+        rows = self.pixels.reshape(len(self), -1).tolist()
+        more = {name: value.tolist() for name, value in self.more.items()}
+        return {"shape": list(self.shape), "columns": list(self.names), "rows": rows, **more}
 
-    Args:
-        spec: ``.npy`` or ``.npz`` (array ``x`` or the only one, labels ``y``, blanks ``mask``), an IDX file, or a name.
-        split: which split a bare name means: ``train``, ``valid`` or ``test``. The last 10,000 training pictures of an
-            IDX set are its ``valid``; of `digits` every sixth is ``test`` and the one before it ``valid``.
-        data_dir: a folder of data sets, looked into first.
-        base_url: where to download from instead of the public place.
-        say: takes lines of progress.
+    def native(self) -> Array:
+        """The array ``(N, H, W)``; draws that are counted stand on a new first axis."""
+        draws = self.more.get(DRAW)
+        return self.pixels if draws is None else self.pixels.reshape(int(draws.max()) + 1, -1, *self.shape)
 
-    Raises:
-        InputError: no such file, name or split, or not pictures; the file is named.
+    def arrays(self) -> dict[str, Array]:
+        """What array files hold: the pixels, and further numbers by name."""
+        return {"x": self.pixels, **self.more}
 
-    >>> load_images("digits:train").pixels.shape
-    (1199, 8, 8)
-    """
-    text = str(spec)
-    if is_path(text):
-        return read_images(text)
-    if isinstance(spec, Path):
-        raise InputError("an existing file", "none", where=text, fix="check the path")
-    name, _, chosen = text.partition(":")
-    if name == DIGITS:
-        return _digits(chosen or split)
-    return _named(name, chosen or split, data_dir, base_url, say)
-
-
-def holds_images(spec: str | Path) -> bool:
-    """Whether DATA means pictures rather than a table: three axes or more, an IDX file, or a named set of pictures."""
-    text = str(spec)
-    if not is_path(text):
-        name = text.partition(":")[0]
-        files = [entry.file for entry in data_sets().get(name, {}).values()]
-        return name == DIGITS or any("idx3" in file for file in files)
-    if _IDX_NAME.search(text):
-        return True
-    if not text.endswith((".npy", ".npz")) or not Path(text).is_file():
-        return False
-    try:
-        return bool(_arrays(Path(text).read_bytes(), text)[0].ndim > 2)
-    except InputError:
-        return False
-
-
-def read_images(path: str | Path) -> Images:
-    """The pictures in a file; IDX labels are taken from the file beside it, if there is one.
-
-    Raises:
-        InputError: an unknown ending, a damaged file, or an array that is not N×H×W.
-    """
-    path, where = Path(path), str(path)
-    if not path.is_file():
-        raise InputError("a file", "a folder" if path.is_dir() else "none", where=where, fix="name a file of pictures")
-    if _IDX_NAME.search(path.name):
+    def with_labels_beside(self, path: Path) -> "Images":
+        """With the labels of the IDX file beside ``path``, if there is one."""
         beside = path.with_name(path.name.replace("images-idx3", "labels-idx1"))
-        labels = read_idx(_bytes(beside), str(beside)) if beside != path and beside.is_file() else None
-        return Images(read_idx(_bytes(path), where), where, _whole(labels))
-    if path.suffix in (".npy", ".npz"):
-        pixels, labels, blank = _arrays(path.read_bytes(), where)
-        return Images(pixels, where, _whole(labels), blank=blank)
-    raise InputError(
-        "pictures in a file ending in .npy, .npz, ubyte, ubyte.gz, .idx or .idx.gz",
-        repr(path.name),
-        where=where,
-        fix="rename it by what it holds",
-    )
+        if beside == path or not beside.is_file():
+            return self
+        return replace(self, labels=read_idx(read_bytes(beside), str(beside)))
+
+    @classmethod
+    def join(cls, parts: "Iterable[Images]") -> "Images":
+        """The parts of one set of images, at least one; what not every part has is left out."""
+        first, *rest = parts
+
+        def joined(arrays: list[Any]) -> Any:
+            return None if any(each is None for each in arrays) else np.concatenate(arrays)
+
+        every = [first, *rest]
+        return replace(
+            first,
+            pixels=joined([each.pixels for each in every]),
+            labels=joined([each.labels for each in every]),
+            blank=joined([each.blank for each in every]),
+            more={name: joined([each.more[name] for each in every]) for name in first.more},
+        )
+
+
+def pixel_names(shape: tuple[int, int]) -> tuple[str, ...]:
+    """``row,column`` of every pixel, row by row.
+
+    >>> pixel_names((1, 3))
+    ('0,0', '0,1', '0,2')
+    """
+    return tuple(f"{row},{column}" for row in range(shape[0]) for column in range(shape[1]))
 
 
 def read_idx(data: bytes, where: str) -> Array:
@@ -157,97 +156,66 @@ def read_idx(data: bytes, where: str) -> Array:
     >>> read_idx(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9]), "labels").tolist()
     [7, 9]
     """
-    if len(data) < 4 or data[:2] != b"\x00\x00" or data[2] not in _IDX_KINDS or not data[3]:
-        raise InputError("an IDX file", "other bytes" if data else "an empty file", where=where, fix=WHOLE)
-    kind, axes = np.dtype(_IDX_KINDS[data[2]]), data[3]
+    if len(data) < 4 or data[:2] != b"\x00\x00" or data[2] not in _IDX_TYPES or not data[3]:
+        raise InputError("an IDX file", "other bytes" if data else "an empty file", where=where, fix=DAMAGED)
+    kind, axes = np.dtype(_IDX_TYPES[data[2]]), data[3]
     start = 4 + 4 * axes
-    if len(data) < start:
-        raise InputError("an IDX file", "one that ends in its header", where=where, fix=WHOLE)
+    if len(data) < start or axes > 4:
+        raise InputError("an IDX file", "one that ends in its header", where=where, fix=DAMAGED)
     shape = struct.unpack(f">{axes}I", data[4:start])
     wanted = start + kind.itemsize * int(np.prod(shape, dtype=object))
     if len(data) != wanted:
-        raise InputError(f"{wanted} bytes, as the header says of shape {shape}", f"{len(data)}", where=where, fix=WHOLE)
+        came = f"{len(data)}"
+        raise InputError(f"{wanted} bytes, as the header says of shape {shape}", came, where=where, fix=DAMAGED)
     values = np.frombuffer(data, kind, offset=start).reshape(shape)
     return values.astype(kind.newbyteorder("="))
 
 
-def check_pixels(pixels: Array, where: str) -> None:
-    """Refuse an array that is not N×H×W numbers.
+def png(grey: Array) -> bytes:
+    """Grey values ``(H, W)`` from 0, black, to 255, white, as a PNG file.
 
-    >>> check_pixels(np.zeros((28, 28)), "x.npy")
-    Traceback (most recent call last):
-    concrete_score.errors.InputError: x.npy: expected pictures of shape (N, H, W), got shape (28, 28); ...
+    >>> png(np.array([[0, 255]], np.uint8))[:4]
+    b'\\x89PNG'
     """
-    if pixels.ndim != 3 or not pixels.size:
-        fix = "give each picture one channel" if pixels.ndim == 4 else "one picture is (1, H, W); a table is no picture"
-        raise InputError("pictures of shape (N, H, W)", f"shape {pixels.shape}", where=where, fix=fix)
-    if pixels.dtype.kind not in "uibf":
-        raise InputError("grey values, which are numbers", f"{pixels.dtype}", where=where, fix="save them as uint8")
+    height, width = grey.shape
+    rows = np.zeros((height, width + 1), np.uint8)  # each row begins with its filter, which is 0: none
+    rows[:, 1:] = grey
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in parts)
 
 
-def _named(
-    name: str,
-    split: str,
-    data_dir: str | Path | None,
-    base_url: str | None,
-    say: Callable[[str], None],
-) -> Images:
-    known = [key for key, files in data_sets().items() if any("idx3" in entry.file for entry in files.values())]
-    if name not in known:
-        fix = nearest(name, [DIGITS, *known])
-        raise InputError("an existing file, or NAME[:SPLIT] of pictures", repr(name), where="DATA", fix=fix)
-    splits = ["train", "valid", "test"]
-    if split not in splits:
-        raise InputError(f"a split of {name}", repr(split), where="DATA", fix=nearest(split, splits))
-    stored = "test" if split == "test" else "train"
-    arrays = []
-    for each in (stored, f"{stored}-labels"):
-        entry = entry_of(f"{name}:{each}", split)
-        arrays.append(read_idx(unpack(locate(entry, data_dir, base_url=base_url, say=say)), f"{name}:{each}"))
-    whole = Images(arrays[0], f"{name}:{split}", _whole(arrays[1]), top=255)
-    held = {"train": slice(None, -VALID), "valid": slice(-VALID, None), "test": slice(None)}
-    return whole.part(held[split])
+def grid(images: Array, columns: int | None = None, top: int | float | None = None) -> Array:
+    """Images ``(N, H, W)`` side by side on a grey ground, row by row, small ones enlarged.
+
+    Args:
+        images: grey values from 0 to ``top``.
+        columns: images a row; as many as make it square by default.
+        top: what is white; the largest value there is by default.
+
+    Returns:
+        Grey values ``(H', W')`` from 0 to 255.
+
+    >>> grid(np.ones((4, 48, 48))).shape
+    (99, 99)
+    """
+    count, height, width = images.shape
+    columns = min(count, columns or ceil(sqrt(count)))
+    rows, scale = ceil(count / columns), max(1, _SMALLEST // max(height, width))
+    white = top if top is not None else images.max() or 1
+    grey = np.rint(images.astype(np.float64) * (255 / white)).clip(0, 255).astype(np.uint8)
+    grey = grey.repeat(scale, 1).repeat(scale, 2)
+    tall, wide = grey.shape[1] + 1, grey.shape[2] + 1
+    page = np.full((rows * columns, tall, wide), BETWEEN, np.uint8)
+    page[:count, 1:, 1:] = grey
+    page = page.reshape(rows, columns, tall, wide).transpose(0, 2, 1, 3).reshape(rows * tall, columns * wide)
+    return np.pad(page, ((0, 1), (0, 1)), constant_values=BETWEEN)
 
 
-def _digits(split: str) -> Images:
-    splits = {"train": (0, 1, 2, 3), "valid": (4,), "test": (5,)}
-    if split not in splits:
-        raise InputError(f"a split of {DIGITS}", repr(split), where="DATA", fix=nearest(split, list(splits)))
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        raise InputError(
-            "scikit-learn, which holds the digits", "none installed", where="DATA", fix="pip install scikit-learn"
-        ) from None
-    found: Any = load_digits()
-    # The pictures lie sorted by writer, so every split takes its share of each.
-    rows = np.flatnonzero(np.isin(np.arange(len(found.images)) % 6, splits[split]))
-    return Images(found.images.astype(np.uint8)[rows], f"{DIGITS}:{split}", _whole(found.target[rows]), top=16)
+def grid_png(images: Array, columns: int | None = None, top: int | float | None = None) -> bytes:
+    """`grid` as a PNG file."""
+    return png(grid(images, columns, top))
 
 
-def _arrays(data: bytes, where: str) -> tuple[Array, Array | None, Array | None]:
-    """The pictures of a NumPy file, their labels and their blanks."""
-    with numpy_file(data, where, "a NumPy file of numbers") as loaded:
-        if isinstance(loaded, np.ndarray):
-            return loaded, None, None
-        names = [name for name in loaded.files if name not in ("y", MASK)]
-        if "x" not in names and len(names) != 1:
-            came = ", ".join(loaded.files) or "none"
-            raise InputError("an array named x, or one array alone (and labels y)", came, where=where)
-        pixels = loaded["x" if "x" in names else names[0]]
-        labels, blank = (loaded[name] if name in loaded.files else None for name in ("y", MASK))
-        return pixels, labels, blank
-
-
-def _bytes(path: Path) -> bytes:
-    if path.suffix != ".gz":
-        return path.read_bytes()
-    try:
-        return gzip.decompress(path.read_bytes())
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise InputError("a whole gzip file", reason, where=str(path), fix="copy the file again") from None
-
-
-def _whole(labels: Array | None) -> Array | None:
-    return labels.astype(np.int64) if labels is not None and labels.dtype.kind in "iu" else labels
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

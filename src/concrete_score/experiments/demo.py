@@ -5,21 +5,26 @@ The rows come from the Asia network, so that every answer can be held against th
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import torch
 
 from concrete_score.baselines import ChowLiu, Independent
-from concrete_score.data import as_frame, write_table
+from concrete_score.data import as_frame, write_file
 from concrete_score.estimator import ConcreteScoreEstimator
+from concrete_score.experiments.drawing import ACCENT, INK, QUIET, png
 from concrete_score.fitted import Fitted
 from concrete_score.neighborhoods import diagnose_support, hamming
 from concrete_score.protocols import DensityModel
 from concrete_score.randomness import generator
 from concrete_score.shapes import States
 from concrete_score.targets import BayesianNetwork, Pmf, asia, from_density
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 ROWS, HELD_OUT = 20_000, 2_000
 STEPS = 4_000
@@ -73,7 +78,7 @@ def run(
     say("sampling, filling blanks and explaining …")
     if out is not None:
         model.save(out / RUN, force=True)
-        write_table(as_frame(table), out / CSV, force=True)
+        write_file([as_frame(table)], out / CSV, force=True)
         _leave_report(out, table)
     return Demo(
         seed=seed,
@@ -90,7 +95,7 @@ def run(
 def _leave_report(out: Path, table: pl.DataFrame) -> None:
     """The run's page, from the same rows divided as they were for the training."""
     from concrete_score import runs
-    from concrete_score.data.held_out import hold_out
+    from concrete_score.fitting import hold_out
     from concrete_score.report import write_report
 
     run = runs.open(out / RUN)
@@ -99,7 +104,7 @@ def _leave_report(out: Path, table: pl.DataFrame) -> None:
 
 
 def as_table(network: BayesianNetwork, states: States) -> pl.DataFrame:
-    """States in the network's words.
+    """States as the network's column names and values.
 
     >>> as_table(asia(), torch.tensor([[0, 0, 1, 0, 1, 0, 0, 1]])).rows()
     [('no', 'no', 'yes', 'no', 'yes', 'no', 'no', 'yes')]
@@ -193,7 +198,7 @@ def imputation(network: BayesianNetwork, held_out: States, model: ConcreteScoreE
     best = truth.impute(held_out, observed, gen).states
     right = torch.stack([torch.from_numpy((filled[name] == table[name]).to_numpy()) for name in table.columns], 1)
     answers, exact = (each.conditional_probs(held_out, observed, gen) for each in (model.fitted_, truth))
-    loss, least = (-float(_told(cells, held_out).mean()) for cells in (answers, exact))
+    loss, least = (-float(_log_prob_of_truth(cells, held_out).mean()) for cells in (answers, exact))
     return {
         "cells": int((~observed).sum()),
         "right": float(right[~observed].double().mean()),
@@ -209,7 +214,7 @@ def imputation(network: BayesianNetwork, held_out: States, model: ConcreteScoreE
 
 
 def explanation(network: BayesianNetwork, held_out: States, model: ConcreteScoreEstimator) -> dict[str, Any]:
-    """The least probable held-out row, and the single changes that would mend it; the truth's own ratio beside ours."""
+    """The least probable held-out row, and the changes that raise its probability most; exact ratios beside ours."""
     table = as_table(network, held_out)
     scores = model.score_samples(table)
     at = int(scores.argmin())
@@ -229,6 +234,53 @@ def explanation(network: BayesianNetwork, held_out: States, model: ConcreteScore
     }
 
 
-def _told(cells: Any, rows: States) -> torch.Tensor:
-    """The log-probability that was given to what is true ``(blanks,)``."""
+def _log_prob_of_truth(cells: Any, rows: States) -> torch.Tensor:
+    """Of every blank ``(blanks,)``."""
     return cells.log_probs.gather(1, rows[cells.row, cells.site][:, None]).squeeze(1)  # type: ignore[no-any-return]
+
+
+def plot(demo: Demo) -> bytes:
+    """Three panels, as the bytes of a PNG."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12.0, 3.6), layout="constrained", facecolor="white")
+    left, middle, right = figure.subplots(1, 3, width_ratios=(1.2, 1, 1.2))
+    _changes(left, demo)
+    _models(middle, demo)
+    _samples(right, demo)
+    for axes in (left, middle, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(colors=INK, labelsize=8.5)
+        axes.title.set(fontsize=10.5, color=INK)
+    return png(figure)
+
+
+def _changes(axes: "Axes", demo: Demo) -> None:
+    changes = demo.explanation["changes"][::-1]
+    names = [f"{c['column']}: {c['from']} → {c['to']}" for c in changes]
+    lengths = [c["log_ratio"] if isfinite(c["log_ratio"]) else 0.0 for c in changes]
+    axes.barh(names, lengths, color=[ACCENT if length > 0 else QUIET for length in lengths], height=0.6)
+    for at, change in enumerate(changes):
+        if not isfinite(change["log_ratio"]):
+            axes.text(-0.06, at, "impossible", ha="right", va="center", fontsize=8.5, color=INK, style="italic")
+    axes.axvline(0, color=INK, lw=0.8)
+    axes.set(title="The strangest row: what would mend it", xlabel="log q(changed) − log q(row)")
+
+
+def _models(axes: "Axes", demo: Demo) -> None:
+    models = [model for model in demo.models if model["model"] != "truth"]
+    bars = axes.bar([model["model"] for model in models], [model["kl"] for model in models], color=QUIET, width=0.55)
+    axes.bar_label(bars, fmt="%.3f", fontsize=8.5, color=INK, padding=2)
+    axes.margins(y=0.12)
+    axes.set(title="Fitted models: KL(truth ‖ model)", ylabel="nats")
+
+
+def _samples(axes: "Axes", demo: Demo) -> None:
+    shares = demo.samples["shares"]
+    places = range(len(shares))
+    axes.bar(places, [each["truth"] for each in shares], color=QUIET, width=0.7, label="truth")
+    axes.plot(places, [each["drawn"] for each in shares], "o", ms=5, color=ACCENT, label="drawn")
+    axes.set_xticks(places, [each["column"] for each in shares])
+    axes.legend(frameon=False, fontsize=8.5, labelcolor=INK)
+    given = ", ".join(f"{name}={value}" for name, value in demo.samples["given"].items())
+    axes.set(title=f"Share of yes, given {given}")

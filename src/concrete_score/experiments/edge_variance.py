@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
 from concrete_score.models import MADE
+from concrete_score.objectives import FiniteEstimator, ImportanceEdges, IndependentEdges, PairedEdges, StratifiedEdges
 from concrete_score.objectives.divergences import Bregman
-from concrete_score.objectives.estimators import FiniteEstimator, Importance, Independent, Paired, Stratified
 from concrete_score.protocols import DensityModel, Neighborhood
 from concrete_score.scores import log_ratios
 from concrete_score.shapes import PerSlot, PerState, States
@@ -52,7 +52,7 @@ def gradient_terms(divergence: Bregman, l: PerSlot) -> Terms:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class DrawnPart:
     """``m`` independent draws from a block of slots, for one of the two terms or for both."""
 
     m: int
@@ -76,19 +76,19 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Way:
+class EdgeMethod:
     """A way to draw edges, and the independent parts that its estimate is the sum of."""
 
     name: str
     edges: FiniteEstimator
-    parts: Callable[[States], list[Part]]
+    parts: Callable[[States], list[DrawnPart]]
 
     def variance(self, x: States, terms: Terms, gram: Tensor | None = None) -> PerState:
         """Of the loss, or with a Gram matrix ``(N, K, K)`` of the gradient: exact, given each row ``(N,)``."""
         return torch.stack([part.variance(terms, gram) for part in self.parts(x)]).sum(0)
 
 
-def ways(neighborhood: Neighborhood, evaluations: int, references: Mapping[str, DensityModel]) -> list[Way]:
+def ways(neighborhood: Neighborhood, evaluations: int, references: Mapping[str, DensityModel]) -> list[EdgeMethod]:
     """Every way at the same number of density evaluations an example: ``1 + 2m`` for independent draws, else ``1 + m``.
 
     Args:
@@ -97,23 +97,23 @@ def ways(neighborhood: Neighborhood, evaluations: int, references: Mapping[str, 
         references: the densities whose ratios importance sampling follows, by name.
     """
     m = evaluations - 1
-    stratified = Stratified(neighborhood, m=m)
+    stratified = StratifiedEdges(neighborhood, m=m)
     found = [
-        Way(
+        EdgeMethod(
             "independent",
-            Independent(neighborhood, m=m // 2),
-            lambda x: [Part(m // 2, terms=(0,)), Part(m // 2, terms=(1,))],
+            IndependentEdges(neighborhood, m=m // 2),
+            lambda x: [DrawnPart(m // 2, terms=(0,)), DrawnPart(m // 2, terms=(1,))],
         ),
-        Way("paired", Paired(neighborhood, m=m), lambda x: [Part(m)]),
-        Way("stratified", stratified, lambda x: [Part(1, block) for block in stratified.blocks]),
+        EdgeMethod("paired", PairedEdges(neighborhood, m=m), lambda x: [DrawnPart(m)]),
+        EdgeMethod("stratified", stratified, lambda x: [DrawnPart(1, block) for block in stratified.blocks]),
     ]
     for name, reference in references.items():
-        found.append(_importance(f"importance ({name})", Importance(neighborhood, m=m, reference=reference)))
+        found.append(_importance(f"importance ({name})", ImportanceEdges(neighborhood, m=m, reference=reference)))
     return found
 
 
-def _importance(name: str, edges: Importance) -> Way:
-    return Way(name, edges, lambda x: [Part(edges.m, probabilities=edges.probabilities(x))])
+def _importance(name: str, edges: ImportanceEdges) -> EdgeMethod:
+    return EdgeMethod(name, edges, lambda x: [DrawnPart(edges.m, probabilities=edges.probabilities(x))])
 
 
 class RowTables(NamedTuple):

@@ -9,10 +9,11 @@ vary ("rows alone").
 """
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log, sqrt
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -22,26 +23,21 @@ from concrete_score.baselines import ChowLiu
 from concrete_score.baselines import Independent as IndependentSites
 from concrete_score.bench.checks import Check
 from concrete_score.errors import InputError
-from concrete_score.experiments.edge_variance import (
-    RowTables,
-    Way,
-    gradient_terms,
-    loss_terms,
-    row_tables,
-    ways,
-)
-from concrete_score.experiments.estimators_picture import picture
-from concrete_score.experiments.graph_pictures import png
+from concrete_score.experiments.drawing import ACCENT, INK, QUIET, png
+from concrete_score.experiments.edge_variance import EdgeMethod, RowTables, gradient_terms, loss_terms, row_tables, ways
 from concrete_score.experiments.result import Findings, Settings
-from concrete_score.experiments.statistics import mean_with_error, ratio_with_error, slope, z_score
 from concrete_score.models import MADE
 from concrete_score.neighborhoods import hamming
-from concrete_score.objectives import All, Bregman, BregmanObjective
+from concrete_score.objectives import AllEdges, Bregman, BregmanObjective
 from concrete_score.objectives.edges import bregman_loss, log_ratios_of
 from concrete_score.protocols import DensityModel
 from concrete_score.randomness import generator
 from concrete_score.shapes import PerState, States
 from concrete_score.spaces import Space
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 PLANTS = "twenty/plants/plants.train.data.gz"
 EVALUATIONS = 13
@@ -51,7 +47,7 @@ DRAWN = {"bias_z": "losses against all neighbors", "variance_z": "losses' varian
 
 
 @dataclass(frozen=True)
-class Size:
+class EstimatorsSize:
     """How much of everything."""
 
     rows: int = 512
@@ -64,7 +60,7 @@ class Size:
     """Of maximum likelihood, Adam at 1e-3, batches of 128."""
 
 
-FULL, QUICK = Size(), Size(rows=96, rounds=48, batch=32, batch_rounds=16, steps=200)
+FULL, QUICK = EstimatorsSize(), EstimatorsSize(rows=96, rounds=48, batch=32, batch_rounds=16, steps=200)
 
 
 def run(settings: Settings) -> Findings:
@@ -77,7 +73,9 @@ def run(settings: Settings) -> Findings:
         "independent": IndependentSites.fit(train, space),
     }
     chosen = torch.randperm(len(train), generator=generator(settings.seed, "rows"))[: size.rows]
-    bench = Bench(settings, size, train[chosen.to(train.device)], ways(hamming(space), EVALUATIONS, references))
+    bench = EdgeComparison(
+        settings, size, train[chosen.to(train.device)], ways(hamming(space), EVALUATIONS, references)
+    )
     model = MADE(space, generator=generator(settings.seed, "model", device=settings.device), dtype=torch.float64)
     stages = {"start": bench.measure(model)}
     likelihood = fit(model, train, size.steps, settings)
@@ -96,7 +94,7 @@ def run(settings: Settings) -> Findings:
         paper={},
         ours={"setting": setting, **flat},
         checks=tuple(checks(stages, [way.name for way in bench.ways])),
-        pictures={"estimators": png(picture(stages, [way.name for way in bench.ways]))},
+        images={"estimators": png(plot(stages, [way.name for way in bench.ways]))},
     )
 
 
@@ -133,13 +131,13 @@ def fit(model: MADE, train: States, steps: int, settings: Settings) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
+class EdgeComparison:
     """The rows, and the ways to be compared on them."""
 
     settings: Settings
-    size: Size
+    size: EstimatorsSize
     x: States
-    ways: list[Way]
+    ways: list[EdgeMethod]
 
     def measure(self, model: MADE) -> dict[str, dict[str, Any]]:
         """``"f, way" -> figures`` for every divergence and way, and ``"f, rows alone"``."""
@@ -163,7 +161,7 @@ class Bench:
                 }
         return found
 
-    def _exact(self, way: Way, f: Bregman, tables: RowTables) -> tuple[PerState, PerState]:
+    def _exact(self, way: EdgeMethod, f: Bregman, tables: RowTables) -> tuple[PerState, PerState]:
         loss = way.variance(self.x, loss_terms(f, tables.log_ratios))
         return loss, way.variance(self.x, gradient_terms(f, tables.log_ratios), tables.gram)
 
@@ -180,7 +178,7 @@ class Bench:
         }
 
     @torch.no_grad()
-    def _residuals(self, model: MADE, way: Way, fs: list[Bregman], tables: RowTables) -> dict[str, Tensor]:
+    def _residuals(self, model: MADE, way: EdgeMethod, fs: list[Bregman], tables: RowTables) -> dict[str, Tensor]:
         """Drawn losses less the full ones ``(rounds, N)``; a density does not know ``f``, so all share its passes."""
         full = {f.name: torch.stack(loss_terms(f, tables.log_ratios)).sum((0, -1)) for f in fs}
         rounds: dict[str, list[Tensor]] = {f.name: [] for f in fs}
@@ -191,7 +189,9 @@ class Bench:
                 rounds[f.name].append(bregman_loss(f, drawn, edges) - full[f.name])
         return {name: torch.stack(values) for name, values in rounds.items()}
 
-    def _distances(self, model: MADE, way: Way, fs: list[Bregman], scales: dict[str, PerState]) -> dict[str, Tensor]:
+    def _distances(
+        self, model: MADE, way: EdgeMethod, fs: list[Bregman], scales: dict[str, PerState]
+    ) -> dict[str, Tensor]:
         """Squared distances of a minibatch's drawn gradients from the full one ``(rounds,)``, expected to be 1.
 
         Each row's loss is scaled by its gradient's exact standard deviation, so that no row rules the others.
@@ -208,7 +208,7 @@ class Bench:
         return {name: torch.stack(values) for name, values in rounds.items()}
 
     def _full_gradient(self, model: MADE, f: Bregman, x: States, scale: PerState) -> Tensor:
-        objective = BregmanObjective(f, All(self.ways[0].edges.neighborhood))
+        objective = BregmanObjective(f, AllEdges(self.ways[0].edges.neighborhood))
         return flat_gradient(scale @ objective.loss(model, objective.draw(x, self._generator("all", 0))), model)
 
     def _generator(self, stream: str, step: int) -> torch.Generator:
@@ -257,3 +257,114 @@ def checks(stages: dict[str, dict[str, dict[str, Any]]], names: list[str]) -> li
                 # Where the two terms of f coincide (logistic, ratio matching) the two are equal, up to rounding.
                 result.append(Check.at_most(title, ratio, 1 + 1e-6))
     return result
+
+
+RESAMPLES = 1000
+
+
+def mean_with_error(name: str, values: PerState) -> dict[str, float]:
+    """The mean of independent values and its standard error, as ``name`` and ``name_error``.
+
+    >>> mean_with_error("loss", torch.tensor([1.0, 1.0, 4.0], dtype=torch.float64))["loss_error"]
+    1.0
+    """
+    return {name: values.mean().item(), f"{name}_error": values.std().item() / sqrt(len(values))}
+
+
+def ratio_with_error(name: str, values: PerState, yardstick: PerState, generator: torch.Generator) -> dict[str, float]:
+    """The ratio of two means over the same rows, its bootstrap error, and the same of a typical row.
+
+    The ratio of means is what a minibatch feels; a few rows may rule it. The geometric mean of the rows' own ratios,
+    ``name_typical``, is ruled by none.
+
+    >>> found = ratio_with_error("ratio", torch.tensor([1.0, 4.0]), torch.tensor([2.0, 2.0]), torch.Generator())
+    >>> found["ratio"], found["ratio_typical"]
+    (1.25, 1.0)
+    """
+    n = len(values)
+    chosen = torch.randint(n, (RESAMPLES, n), generator=generator, device=generator.device).to(values.device)
+    logs = (values / yardstick).log()
+    typical = logs.mean().exp().item()
+    return {
+        name: (values.mean() / yardstick.mean()).item(),
+        f"{name}_error": (values[chosen].mean(1) / yardstick[chosen].mean(1)).std().item(),
+        f"{name}_typical": typical,
+        f"{name}_typical_error": typical * logs.std().item() / sqrt(n),
+    }
+
+
+def z_score(values: Tensor, expected: float) -> float:
+    """How many standard errors the mean of independent values is off."""
+    return (values.mean().item() - expected) / (values.std().item() / sqrt(len(values)))
+
+
+def slope(errors: Tensor) -> float:
+    """Of the log root mean square error of means of n errors, in log n: -1/2, unless a bias shows.
+
+    A root mean square of g means is known to ``1/√(2g)`` of itself, so sizes weigh by their number of means.
+
+    >>> noise = torch.randn(2**14, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    >>> round(slope(noise), 2), slope(noise + 1.0) > -0.2
+    (-0.5, True)
+    """
+    sizes = [4**power for power in range(6) if 4**power * 32 <= len(errors)]
+    means = [errors[: len(errors) // n * n].reshape(-1, n).mean(1) for n in sizes]
+    weight = torch.tensor([len(values) for values in means], dtype=torch.float64)
+    root = torch.stack([values.double().square().mean().log() / 2 for values in means]).cpu()
+    at = torch.tensor(sizes, dtype=torch.float64).log()
+    at = at - (weight @ at) / weight.sum()
+    return float((weight * at) @ root / (weight @ at.square()))
+
+
+Stages = Mapping[str, Mapping[str, Mapping[str, Any]]]
+COLORS = (QUIET, ACCENT, "#3d7ea6", "#e9a23b", "#7a9e5f")
+TITLES = {"start": "a model as it starts", "trained": "after some maximum likelihood"}
+
+
+def plot(stages: Stages, ways: Sequence[str]) -> "Figure":
+    """A row of panels for each stage: the loss on the left, its gradient on the right."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12.0, 3.4 * len(stages)), layout="constrained", facecolor="white")
+    panels = figure.subplots(len(stages), 2, squeeze=False)
+    for (stage, found), row in zip(stages.items(), panels, strict=True):
+        for what, axes in zip(("loss", "gradient"), row, strict=True):
+            _bars(axes, found, ways, what)
+            axes.set_title(f"variance of the {what}: {TITLES.get(stage, stage)}", fontsize=10.5, color=INK)
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    title = "bars: ratio of means over rows, ± bootstrap error; dots: ratio at a typical row (geometric mean)"
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=len(ways),
+        frameon=False,
+        title=title,
+        fontsize=9,
+        title_fontsize=9,
+    )
+    return figure
+
+
+def _bars(axes: "Axes", found: Mapping[str, Mapping[str, Any]], ways: Sequence[str], what: str) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    divergences = [key.removesuffix(f", {ways[0]}") for key in found if key.endswith(f", {ways[0]}")]
+    width = 0.8 / len(ways)
+    for i, way in enumerate(ways):
+        values = [found[f"{f}, {way}"][f"{what}_ratio"] for f in divergences]
+        errors = [found[f"{f}, {way}"][f"{what}_ratio_error"] for f in divergences]
+        places = [at + (i - (len(ways) - 1) / 2) * width for at in range(len(divergences))]
+        color = COLORS[i % len(COLORS)]
+        typical = [found[f"{f}, {way}"][f"{what}_ratio_typical"] for f in divergences]
+        axes.bar(places, values, 0.92 * width, yerr=errors, color=color, ecolor=INK, capsize=2, label=way)
+        axes.plot(places, typical, "o", ms=3.5, mfc="white", mec=INK, mew=0.8)
+    axes.axhline(1, color=INK, lw=0.8)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(range(len(divergences)), divergences)
+    axes.set_ylabel("over independent draws'", fontsize=8.5, color=INK)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(colors=INK, labelsize=8.5)

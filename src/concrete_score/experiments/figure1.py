@@ -6,19 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from concrete_score.bench.checks import Check
 from concrete_score.errors import InputError
-from concrete_score.experiments.graph_pictures import (
-    ACCENT,
-    INK,
-    QUIET,
-    SOFT,
-    Drawing,
-    Edge,
-    circle,
-    hub,
-    lattice,
-    line,
-    png,
-)
+from concrete_score.experiments.drawing import ACCENT, INK, QUIET, SOFT, Drawing, Edge, circle, hub, lattice, line, png
 from concrete_score.experiments.result import Findings, Settings
 from concrete_score.registry import load, names
 from concrete_score.spaces import Space
@@ -97,7 +85,7 @@ def run(settings: Settings) -> Findings:
         paper={name: {"weakly_connected": True} for name in PAPERS_FIVE},
         ours={graph.name: graph.facts() for graph in graphs},
         checks=tuple(check for graph in graphs for check in checks(graph)),
-        pictures={"figure1": png(picture(graphs))},
+        images={"figure1": png(plot(graphs))},
     )
 
 
@@ -131,7 +119,7 @@ def checks(graph: Graph) -> list[Check]:
     ]
 
 
-def picture(graphs: list[Graph]) -> "Figure":
+def plot(graphs: list[Graph]) -> "Figure":
     """One panel a graph, and a key."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine

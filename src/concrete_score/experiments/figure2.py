@@ -9,13 +9,14 @@ categories; the closed-form posterior brings them back.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from concrete_score import registry
 from concrete_score.bench.checks import Check
+from concrete_score.experiments.drawing import ACCENT, INK, QUIET, SOFT, png
 from concrete_score.experiments.one_dimensional import HELD_OUT, ROWS
 from concrete_score.experiments.result import Findings, Settings
 from concrete_score.metrics import histogram, total_variation
@@ -29,6 +30,9 @@ from concrete_score.samplers import run as run_chains
 from concrete_score.scores import recover
 from concrete_score.targets import Pmf, pmf, sixteen_categories
 from concrete_score.training import Enumerated, TrainingSettings, fit
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 CELLS = 4
 """Cells a unit in which points between the states are counted."""
@@ -44,7 +48,7 @@ PAPER = {
 
 
 @dataclass(frozen=True)
-class Size:
+class Figure2Size:
     """How long everything takes. Chains start uniformly and run until they have forgotten it."""
 
     enumerated: bool = False
@@ -62,13 +66,13 @@ class Size:
     bound: float = 0.01
 
 
-QUICK = Size(True, 2_000, 16, 5_000, 150, (8.0, 60), {0.5: 120}, 5_000, 0.05)
+QUICK = Figure2Size(True, 2_000, 16, 5_000, 150, (8.0, 60), {0.5: 120}, 5_000, 0.05)
 """The summed objective learns in seconds; five thousand draws are on their own 0.019 off."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """Everything drawn."""
+    """What each sampler drew, beside the truth."""
 
     truth: Pmf
     learned: Pmf
@@ -81,9 +85,8 @@ class Sampled:
 
 def run(settings: Settings) -> Findings:
     """Train, sample four ways, compare; and hold both score formulas of A.3 against autograd in two dimensions."""
-    from concrete_score.experiments.figure2_picture import picture
 
-    size = QUICK if settings.quick else Size()
+    size = QUICK if settings.quick else Figure2Size()
     truth = sixteen_categories()
     _say(settings, f"training {size.iterations:,} iterations")
     model, ended = learn(truth, size, settings)
@@ -103,10 +106,10 @@ def run(settings: Settings) -> Findings:
         "denoised": {name: total_variation(found, truth) for name, found in sampled.denoised.items()},
         "score formulas": plane,
     }
-    return Findings(PAPER, ours, _checks(ours, size, plane), {"figure2": picture(sampled)})
+    return Findings(PAPER, ours, _checks(ours, size, plane), {"figure2": plot(sampled)})
 
 
-def learn(truth: Pmf, size: Size, settings: Settings) -> tuple[Any, Any]:
+def learn(truth: Pmf, size: Figure2Size, settings: Settings) -> tuple[Any, Any]:
     """The paper's score network on a cycle, and how its training ended."""
     neighborhood = cycle(truth.space)
     model = registry.load("models", "mlp")(neighborhood, "raw", generator=generator(settings.seed, "weights"))
@@ -128,7 +131,7 @@ def learn(truth: Pmf, size: Size, settings: Settings) -> tuple[Any, Any]:
     return model.cpu().requires_grad_(False), ended
 
 
-def sample(truth: Pmf, model: Any, size: Size, settings: Settings) -> Sampled:
+def sample(truth: Pmf, model: Any, size: Figure2Size, settings: Settings) -> Sampled:
     """Categories by Metropolis-Hastings; points by Langevin, adjusted and not; and those points brought back."""
     space = truth.space
     learned = Pmf(space, recover(model.log_ratios(space.enumerate()), model.neighborhood).log_pmf)
@@ -193,7 +196,7 @@ def _worst(noise: Triangular, score: Tensor, points: Tensor) -> float:
     return float(((score - gradient).abs() / gradient.abs().clamp_min(1)).max())
 
 
-def _checks(ours: Mapping[str, Any], size: Size, plane: Mapping[str, float]) -> tuple[Check, ...]:
+def _checks(ours: Mapping[str, Any], size: Figure2Size, plane: Mapping[str, float]) -> tuple[Check, ...]:
     draws = f"of {size.draws:,} draws"
     return (
         Check.at_most(f"total variation {draws}, mh", ours["mh"], size.bound),
@@ -214,10 +217,69 @@ def _ends(name: str, kernel: Kernel, draws: int, steps: int, settings: Settings)
     return run_chains(kernel, draws, steps=steps, generator=gen, diagnose=False, keep=False).state.x
 
 
-def _exact(truth: Pmf, size: Size, settings: Settings) -> Tensor:
+def _exact(truth: Pmf, size: Figure2Size, settings: Settings) -> Tensor:
     return truth.sample(size.draws, generator(settings.seed, "exact"))
 
 
-def _say(settings: Settings, words: str) -> None:
+def _say(settings: Settings, line: str) -> None:
     if settings.say is not None:
-        settings.say(words)
+        settings.say(line)
+
+
+_STYLES = (("-", ACCENT), (":", INK), ("--", INK))
+
+
+def plot(found: Sampled) -> bytes:
+    """Three panels, as the bytes of a PNG."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13.0, 3.6), layout="constrained", facecolor="white")
+    left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1.25, 1), sharey=True)
+    _categories(left, found)
+    _points(middle, found)
+    _denoised(right, found)
+    for axes in (left, middle, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(colors=INK, labelsize=8.5)
+        axes.title.set(fontsize=10.5, color=INK)
+        axes.legend(frameon=False, fontsize=8.5, labelcolor=INK)
+    left.set_ylabel("probability", color=INK, fontsize=9)
+    return png(figure)
+
+
+def _categories(axes: "Axes", found: Sampled) -> None:
+    _truth(axes, found)
+    axes.plot(
+        found.mh.probabilities.numpy(), "o", ms=5, color=ACCENT, label=_label("Metropolis-Hastings", found.mh, found)
+    )
+    axes.set(title="Categories drawn through the learned score", xlabel="category")
+
+
+def _points(axes: "Axes", found: Sampled) -> None:
+    edge = torch.arange(-1, found.truth.space.sizes[0] + 1, dtype=torch.float64)
+    density = Triangular.of(found.truth).log_density(edge[:, None]).exp()
+    axes.fill_between(edge.numpy(), density.numpy(), color=SOFT, lw=0, label="data under triangular noise")
+    lower, _ = cells(found.truth)
+    for (name, points), (line, color) in zip(found.points.items(), _STYLES, strict=False):
+        seen = torch.bincount(((points[:, 0] - lower[0]) * CELLS).floor().long(), minlength=len(lower))
+        height = seen.double() / len(points) * CELLS
+        axes.plot((lower + 0.5 / CELLS).numpy(), height.numpy(), line, lw=1.2, color=color, label=name)
+    axes.set(title="Points drawn along its Stein score", xlabel="between the categories")
+
+
+def _denoised(axes: "Axes", found: Sampled) -> None:
+    _truth(axes, found)
+    shapes = ("o", "x", "+")
+    for (name, share), shape, (_, color) in zip(found.denoised.items(), shapes, _STYLES, strict=False):
+        axes.plot(share.probabilities.numpy(), shape, ms=5, color=color, label=_label(name, share, found))
+    axes.set(title="The same points, denoised", xlabel="category")
+
+
+def _truth(axes: "Axes", found: Sampled) -> None:
+    axes.bar(
+        range(found.truth.space.num_states), found.truth.probabilities.numpy(), color=QUIET, width=0.7, label="truth"
+    )
+
+
+def _label(name: str, share: object, found: Sampled) -> str:
+    return f"{name} (TV {total_variation(share, found.truth):.3f})"

@@ -10,8 +10,8 @@ from typing import Any
 from torch import Tensor
 
 from concrete_score.bench.checks import Check
-from concrete_score.data import load_splits
 from concrete_score.experiments.result import Findings, Settings
+from concrete_score.fitting import load_splits
 from concrete_score.objectives import build
 from concrete_score.randomness import generator
 from concrete_score.registry import load
@@ -22,7 +22,7 @@ DATA = "nltcs"
 
 
 def run(settings: Settings) -> Findings:
-    """One guarded training, and what it told on the way."""
+    """One guarded training, and what happened on the way."""
     codec, rows, valid, test = load_splits(DATA)
     space = codec.space
     model: Any = load("models", "made")(space, generator=generator(settings.seed, "weights"))

@@ -28,7 +28,7 @@ HELD_OUT = 100_000
 
 
 @dataclass(frozen=True)
-class Case:
+class CategoriesCase:
     """One training: which truth, which head, samples or enumeration, how long, and the bound it is held to."""
 
     name: str
@@ -42,12 +42,12 @@ class Case:
 
 
 CASES = (
-    Case("samples", "sixteen_categories", "log_ratio", False, 30_000, 1_000, 0.01, 0.25),
-    Case("samples, raw head", "sixteen_categories", "raw", False, 30_000, 1_000, 0.01, 0.25),
-    Case("enumerated", "sixteen_categories", "log_ratio", True, 20_000, 3_000, 0.001, 0.005),
-    Case("enumerated, raw head", "sixteen_categories", "raw", True, 20_000, 3_000, 0.001, 0.005),
-    Case("low density, samples", "low_density", "log_ratio", False, 10_000, 300),
-    Case("low density, enumerated", "low_density", "log_ratio", True, 30_000, 1_000),
+    CategoriesCase("samples", "sixteen_categories", "log_ratio", False, 30_000, 1_000, 0.01, 0.25),
+    CategoriesCase("samples, raw head", "sixteen_categories", "raw", False, 30_000, 1_000, 0.01, 0.25),
+    CategoriesCase("enumerated", "sixteen_categories", "log_ratio", True, 20_000, 3_000, 0.001, 0.005),
+    CategoriesCase("enumerated, raw head", "sixteen_categories", "raw", True, 20_000, 3_000, 0.001, 0.005),
+    CategoriesCase("low density, samples", "low_density", "log_ratio", False, 10_000, 300),
+    CategoriesCase("low density, enumerated", "low_density", "log_ratio", True, 30_000, 1_000),
 )
 
 
@@ -64,7 +64,7 @@ def run(settings: Settings) -> Findings:
     return Findings({}, ours, tuple(checks))
 
 
-def train_one(case: Case, settings: Settings) -> dict[str, Any]:
+def train_one(case: CategoriesCase, settings: Settings) -> dict[str, Any]:
     """Train one case and recover its distribution."""
     truth: Pmf = registry.load("targets", case.target)()
     cycle = registry.load("neighborhoods", "cycle")(truth.space)

@@ -1,13 +1,13 @@
-"""What an experiment finds, and the files it leaves: ``NAME.json``, ``NAME.md`` and pictures."""
+"""What an experiment finds, and the files it leaves: ``NAME.json``, ``NAME.md`` and images."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from concrete_score.bench.checks import Check
-from concrete_score.errors import InputError
+from concrete_score.errors import InputError, Option
 from concrete_score.files import atomic, write_json, write_text
 
 
@@ -21,6 +21,7 @@ class Settings:
         device: where tensors live.
         jobs: how many processes share the units, one thread each.
         store: the folder where finished units are kept; none are if None.
+        force: whether units of another version are replaced, not refused.
         say: takes lines of progress.
     """
 
@@ -29,17 +30,18 @@ class Settings:
     device: str = "cpu"
     jobs: int = 1
     store: Path | None = None
+    force: bool = False
     say: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What an experiment hands back: the paper's numbers, ours under the same keys, checks and PNG pictures."""
+    """What an experiment hands back: the paper's numbers, ours under the same keys, checks and PNG images."""
 
     paper: Mapping[str, Any]
     ours: Mapping[str, Any]
     checks: tuple[Check, ...]
-    pictures: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    images: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """File name without suffix -> the bytes of a PNG."""
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
     """File name -> its text, written beside the others."""
@@ -89,7 +91,7 @@ class Result:
         }
 
     def to_markdown(self) -> str:
-        """The same for reading: command, checks, the paper beside ours, pictures."""
+        """The same for reading: command, checks, the paper beside ours, images."""
         found = self.findings
         checks = [[c.name, c.value_text, c.bound_text, "yes" if c.ok else "**no**"] for c in found.checks]
         keys = list(dict.fromkeys([*found.paper, *found.ours]))
@@ -99,21 +101,21 @@ class Result:
             f"# {self.name}",
             f"    {self.command}",
             f"concrete-score {self.version}, seed {self.settings.seed}, {size}, {self.seconds:.1f} s.",
-            *(f"![{picture}]({picture}.png)" for picture in found.pictures),
+            *(f"![{image}]({image}.png)" for image in found.images),
             "## Checks",
-            _markdown_table(["check", "value", "bound", "holds"], checks),
+            table(["check", "value", "bound", "holds"], checks),
         ]
         if found.text:
             parts.append(found.text.strip())
         elif beside:
-            parts += ["## The paper and ours", _markdown_table(["", "paper", "ours"], beside)]
+            parts += ["## The paper and ours", table(["", "paper", "ours"], beside)]
         return "\n\n".join(parts) + "\n"
 
     def write(self, folder: Path) -> list[Path]:
         """Write all files into ``folder``, each whole or not at all; the JSON last, as the sign of completeness."""
         written = []
-        for picture, data in self.findings.pictures.items():
-            written.append(folder / f"{picture}.png")
+        for image, data in self.findings.images.items():
+            written.append(folder / f"{image}.png")
             with atomic(written[-1]) as draft:
                 draft.write_bytes(data)
         for name, text in self.findings.files.items():
@@ -138,16 +140,25 @@ def refuse_other_version(path: Path, version: str) -> None:
     except (ValueError, KeyError, TypeError):
         found = "unknown"
     if found != version:
-        raise InputError(
-            f"results of version {version}",
-            f"version {found}",
-            where=str(path),
-            fix="choose another --out, or add --force to replace them",
-        )
+        refuse_version(found, version, str(path))
+
+
+def refuse_version(found: str, version: str, where: str) -> NoReturn:
+    """Say which version was found, and how to go on.
+
+    Raises:
+        InputError: always.
+    """
+    raise InputError(
+        f"results of version {version}",
+        f"version {found}",
+        where=where,
+        fix=[("choose another ", Option("out")), (Option("force", True), " to replace them")],
+    )
 
 
 def _cell(value: Any) -> str:
-    """A JSON value in a few words."""
+    """A JSON value on one line."""
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_cell(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):
@@ -159,7 +170,32 @@ def _cell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _markdown_table(columns: list[str], rows: list[list[str]]) -> str:
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table.
+
+    >>> print(table(["toy", "error"], [["2spirals", "0.06"]]))
+    | toy | error |
+    | --- | --- |
+    | 2spirals | 0.06 |
+    """
     lines = [columns, ["---"] * len(columns), *rows]
     escaped = ([cell.replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines)
     return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
+
+
+def without(found: Mapping[str, Any], *hidden: str) -> dict[str, Any]:
+    """What belongs into the JSON: all but what only plots need.
+
+    >>> without({"error": 0.1, "samples": "0x9"}, "samples")
+    {'error': 0.1}
+    """
+    return {key: value for key, value in found.items() if key not in hidden}
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number in a few digits; what JSON could not hold was infinite.
+
+    >>> number(0.06011, 2), number(None), number(7000.0)
+    ('0.06', '∞', '7e+03')
+    """
+    return "∞" if value is None else f"{value:.{digits}g}"

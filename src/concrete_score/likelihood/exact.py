@@ -1,13 +1,16 @@
-"""Exact log-likelihoods: of normalized models, and by summing over an enumerable space."""
+"""Log-likelihoods of rows: the result of an evaluation, and the exact one, of normalized models or by enumeration."""
 
+from dataclasses import dataclass
+from math import isfinite, log, sqrt
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from concrete_score.errors import InputError
-from concrete_score.likelihood.result import LogLikelihood
-from concrete_score.likelihood.weights import mean_and_stderr
 from concrete_score.protocols import DensityModel
+from concrete_score.samplers.completions import RowName, row_by_number
 from concrete_score.shapes import PerState, States
 from concrete_score.spaces import ENUMERATION_LIMIT, Space
 from concrete_score.targets import log_normalizer
@@ -16,7 +19,72 @@ CHUNK = 2**20
 """How many sites (rows × D) are evaluated at a time."""
 
 
-def exact(model: DensityModel, rows: Any, limit: int = ENUMERATION_LIMIT) -> LogLikelihood:
+@dataclass(frozen=True)
+class LogLikelihood:
+    """Mean log-likelihood in nats per row, exact or bounded (docs/mathematics.md, "Likelihood bounds").
+
+    Attributes:
+        rows: how many rows the means are over.
+        sites: D, for bits per site.
+        method: ``exact``, ``enumeration``, ``sandwich``, ``ais``, ``variational`` or ``none``.
+        log_likelihood: the exact mean; None if it is only bounded.
+        lower: a stochastic lower bound; the exact mean if known, None where no true bound exists.
+        upper: a stochastic upper bound, likewise.
+        raise_: the RAISE estimate, a lower bound for the *annealing approximation* of the model, below the
+            log-likelihood only on average over the model's own rows. Never a `lower`.
+        stderr: of the mean over rows, of the data's randomness.
+        bound_stderr: of the bounds, of the chains' randomness; the larger one's. 0.0 if exact.
+        raise_stderr: of the RAISE estimate, of the chains' randomness.
+        warnings: what is not to be trusted, a sentence each.
+
+    >>> LogLikelihood(rows=10, sites=4, method="exact", log_likelihood=-2.0, lower=-2.0, upper=-2.0).gap
+    0.0
+    """
+
+    rows: int
+    sites: int
+    method: str
+    log_likelihood: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    raise_: float | None = None
+    stderr: float | None = None
+    bound_stderr: float | None = None
+    raise_stderr: float | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def gap(self) -> float | None:
+        """``upper - lower``; None if one of them is missing. Chains' randomness may make it slightly negative."""
+        return None if self.lower is None or self.upper is None else self.upper - self.lower
+
+    @property
+    def bits_per_site(self) -> float | None:
+        """``-log_likelihood / (D log 2)``; None unless exact."""
+        return None if self.log_likelihood is None else -self.log_likelihood / (self.sites * log(2))
+
+    def to_json(self) -> dict[str, Any]:
+        """The model's part of an evaluation's JSON; numbers that are not finite become null.
+
+        >>> LogLikelihood(rows=10, sites=4, method="none").to_json()["raise"] is None
+        True
+        """
+        numbers = {
+            "log_likelihood": self.log_likelihood,
+            "lower": self.lower,
+            "upper": self.upper,
+            "raise": self.raise_,
+            "stderr": self.stderr,
+            "bound_stderr": self.bound_stderr,
+            "bits_per_site": self.bits_per_site,
+        }
+        finite = {key: value if value is not None and isfinite(value) else None for key, value in numbers.items()}
+        return {"rows": self.rows, **finite, "method": self.method}
+
+
+def exact(
+    model: DensityModel, rows: Any, limit: int = ENUMERATION_LIMIT, row_name: RowName = row_by_number
+) -> LogLikelihood:
     """The mean of ``log q(x) - log Z`` over rows, with its standard error.
 
     ``Z`` is 1 for a normalized model, else the sum over all states.
@@ -25,6 +93,7 @@ def exact(model: DensityModel, rows: Any, limit: int = ENUMERATION_LIMIT) -> Log
         model: any density.
         rows: ``(N, D)``.
         limit: the largest space to enumerate.
+        row_name: what a row is called in errors.
 
     Raises:
         InputError: rows outside the model's space, a broken density, or an unnormalized model on too large a space.
@@ -35,7 +104,7 @@ def exact(model: DensityModel, rows: Any, limit: int = ENUMERATION_LIMIT) -> Log
     (-0.562335, 'exact')
     """
     states = check_rows(model.space, rows)
-    values = row_log_densities(model, states)
+    values = row_log_densities(model, states, row_name=row_name)
     if not model.normalized:
         values = values - _log_normalizer(model, limit)
     mean, stderr = mean_and_stderr(values)
@@ -52,14 +121,16 @@ def exact(model: DensityModel, rows: Any, limit: int = ENUMERATION_LIMIT) -> Log
 
 
 @torch.no_grad()
-def row_log_densities(model: DensityModel, states: States, chunk: int = CHUNK) -> PerState:
+def row_log_densities(
+    model: DensityModel, states: States, chunk: int = CHUNK, row_name: RowName = row_by_number
+) -> PerState:
     """``log q(x)`` of each row ``(N,)`` in float64, in bounded memory; -inf is legal, NaN and inf are refused."""
     step = max(1, chunk // states.shape[-1])
     values = torch.cat([model.log_density(part).double() for part in torch.split(states, step)])
     bad = ~(values < torch.inf)
     if bad.any():
         row = int(bad.nonzero()[0])
-        came, fix = f"{values[row].item()} at row {row}", "the model is broken there"
+        came, fix = f"{values[row].item()} at {row_name(row)}", "the model is broken there"
         raise InputError("a log-density below infinity", came, where="model", fix=fix)
     return values
 
@@ -79,3 +150,25 @@ def _log_normalizer(model: DensityModel, limit: int) -> float:
     if not abs(value) < float("inf"):
         raise InputError("a finite sum of densities", f"log Z = {value}", where="model", fix="the model is broken")
     return value
+
+
+def check_finite(values: Tensor, where: str | RowName, fix: str) -> None:
+    """Refuse NaN and infinities by their place: ``where[i, j]``, or what a row ``(N,)`` is called."""
+    bad = ~values.isfinite()
+    if bad.any():
+        place = tuple(int(k) for k in bad.nonzero()[0])
+        came = str(values[place].item())
+        named = f"{where}[{', '.join(map(str, place))}]" if isinstance(where, str) else where(place[0])
+        raise InputError("finite numbers", came, where=named, fix=fix)
+
+
+def mean_and_stderr(values: Float[Tensor, " rows"]) -> tuple[float, float]:
+    """The mean of rows ``(N,)`` and its standard error; NaN for a single row.
+
+    >>> import torch
+    >>> mean_and_stderr(torch.tensor([1.0, 3.0]))
+    (2.0, 1.0)
+    """
+    values = values.double()
+    stderr = float(values.std()) / sqrt(len(values)) if len(values) > 1 else float("nan")
+    return float(values.mean()), stderr

@@ -1,4 +1,6 @@
-"""The variational bound of the reverse noise chain: a lower bound for models with a denoising head (DESIGN M8).
+"""The variational bound of the reverse noise chain: a lower bound for models with a denoising head.
+
+See docs/mathematics.md, "Denoising and noise levels" and "Likelihood bounds".
 
 The levels of a noise compose, so ``x → z_0 → … → z_{L-1}`` is a Markov chain, and the model runs it backwards: uniform
 ``z_{L-1}``, then ``p(z_{k-1} | z_k) = Π_d Σ_v P_d(v | z_k) q(z_{k-1,d} | z_{k,d}, v)``, and last ``x`` itself, which is
@@ -19,13 +21,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from concrete_score.errors import InputError
-from concrete_score.likelihood.exact import check_rows
-from concrete_score.likelihood.result import LogLikelihood
-from concrete_score.likelihood.weights import mean_and_stderr
+from concrete_score.likelihood.exact import LogLikelihood, check_rows, mean_and_stderr
 from concrete_score.noise import FactorizedNoise
-from concrete_score.noise.bridge import bridge, reverse_log_probs
-from concrete_score.samplers.heat_bath import site_matrix
+from concrete_score.noise.factorized import bridge, reverse_log_probs
+from concrete_score.samplers.gibbs import site_matrix
 from concrete_score.samplers.matrices import LIMIT
+from concrete_score.samplers.run import Progress
 from concrete_score.shapes import PerState, PerStateTable, States
 
 CHUNK = 2**20
@@ -51,7 +52,6 @@ class ReverseChain:
 
     @property
     def noise(self) -> FactorizedNoise:
-        """The model's."""
         noise: FactorizedNoise = self.model.noise
         return noise
 
@@ -99,11 +99,11 @@ class ReverseChain:
         return p.log()
 
     def estimate(
-        self, rows: States, generator: torch.Generator, draws: int, tell: Callable[[int], None] | None = None
+        self, rows: States, generator: torch.Generator, draws: int, report: Callable[[int], None] | None = None
     ) -> PerState:
         """Unbiased estimates of the rows' bounds, ``draws`` passes a row over strata of levels ``(N, D) -> (N,)``.
 
-        ``tell`` hears after each draw how many were made.
+        ``report`` is called after each draw with how many were made.
         """
         levels = self.noise.num_levels
         unit = torch.rand((draws, len(rows)), generator=generator, dtype=torch.float64, device=generator.device)
@@ -112,8 +112,8 @@ class ReverseChain:
         terms = []
         for each in level:
             terms.append(self._terms(rows, each, generator))
-            if tell is not None:
-                tell(len(terms))
+            if report is not None:
+                report(len(terms))
         return -(self.prior(rows) + levels * torch.stack(terms).mean(0))
 
     def _terms(self, rows: Tensor, level: Tensor, generator: torch.Generator) -> Tensor:
@@ -137,7 +137,7 @@ def variational(
     rows: Any,
     generator: torch.Generator,
     draws: int = 8,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> LogLikelihood:
     """A stochastic lower bound on the mean log-likelihood of the reverse noise chain of a model.
 
@@ -146,10 +146,10 @@ def variational(
         rows: ``(N, D)``.
         generator: the source of the noise.
         draws: passes a row, even; each half is an unbiased estimate, and their difference gives the error.
-        progress: told how many draws are made, of how many.
+        progress: called with the draws made, and how many there are.
 
     Returns:
-        ``method="variational"`` with `lower` alone; ``method="none"`` and a line that says why where there is no bound.
+        ``method="variational"`` with `lower` alone; without a bound, ``method="none"`` and a warning with the reason.
 
     Raises:
         InputError: rows outside the space, or an odd number of draws.
@@ -164,7 +164,7 @@ def variational(
     >>> result.method, result.upper, abs(result.lower + 2 * 0.6931) < 5 * result.bound_stderr + 1e-3
     ('variational', None, True)
     """
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 2 or draws % 2:
+    if not isinstance(draws, int) or draws < 2 or draws % 2:
         raise InputError("an even number of draws, at least 2", repr(draws), where="draws")
     space = getattr(getattr(model, "noise", None), "space", None)
     if reason := obstacle(model):
@@ -172,24 +172,30 @@ def variational(
         return LogLikelihood(len(states), len(states[0]), "none", warnings=(f"no bound: {reason}",))
     chain = ReverseChain(model)
     states = check_rows(chain.noise.space, rows)
-    half = draws // 2
-    tell = progress or (lambda done, total: None)
-    first = chain.estimate(states, generator, half, lambda done: tell(done, draws))
-    halves = torch.stack([first, chain.estimate(states, generator, half, lambda done: tell(half + done, draws))])
+    halves = _two_halves(chain, states, generator, draws, progress)
     mean, stderr = mean_and_stderr(halves.mean(0))
-    gap = halves[0] - halves[1]
     return LogLikelihood(
         rows=len(states),
         sites=chain.noise.space.num_sites,
         method="variational",
         lower=mean,
         stderr=stderr,
-        bound_stderr=float(gap.square().sum()) ** 0.5 / (2 * len(states)),
+        bound_stderr=float((halves[0] - halves[1]).square().sum()) ** 0.5 / (2 * len(states)),
     )
 
 
+def _two_halves(
+    chain: ReverseChain, states: Any, generator: torch.Generator, draws: int, progress: Progress | None
+) -> Tensor:
+    """Two independent estimates of every row ``(2, N)``, each from half of the draws."""
+    half, report = draws // 2, progress or (lambda done, total: None)
+    first = chain.estimate(states, generator, half, lambda done: report(done, draws))
+    second = chain.estimate(states, generator, half, lambda done: report(half + done, draws))
+    return torch.stack([first, second])
+
+
 def obstacle(model: Any) -> str:
-    """Why a model has no variational bound, in plain words; empty where it has one."""
+    """Why a model has no variational bound; empty where it has one."""
     noise = getattr(model, "noise", None)
     if not isinstance(noise, FactorizedNoise):
         return "the model has no noise levels, so there is no reverse chain"

@@ -1,4 +1,7 @@
-"""A trained model as scores, as a density and as a chain from noise, whatever it was trained as (DESIGN M12, M13)."""
+"""A trained model as scores, as a density and as a chain from noise, whatever it was trained as.
+
+See docs/mathematics.md, "Recovery and connected support" and "Likelihood bounds".
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,17 +13,17 @@ from torch import Tensor
 
 from concrete_score.errors import InputError
 from concrete_score.likelihood.exact import row_log_densities
-from concrete_score.likelihood.paths import PathDensity
-from concrete_score.models.derived import DensityScore
-from concrete_score.models.table import Table
-from concrete_score.neighborhoods import Product, check_same_space, hamming
+from concrete_score.likelihood.path_density import PathDensity
+from concrete_score.models.densities import Table
+from concrete_score.models.score import DensityScore
+from concrete_score.neighborhoods import Product, hamming
 from concrete_score.noise import FactorizedNoise
 from concrete_score.protocols import DensityModel, Neighborhood, NoiseConditional, ScoreModel
 from concrete_score.samplers.base import all_edits
-from concrete_score.samplers.completions import COMPLETIONS
+from concrete_score.samplers.completions import COMPLETIONS, RowName, row_by_number
 from concrete_score.scores import Recovery, recover, recover_support
 from concrete_score.shapes import States
-from concrete_score.spaces import ENUMERATION_LIMIT, Space
+from concrete_score.spaces import ENUMERATION_LIMIT, Space, check_same_space
 from concrete_score.targets.pmf import Pmf, from_density
 
 RECOVERED = 4096
@@ -108,8 +111,8 @@ class Views:
         return None
 
     @property
-    def doubts(self) -> tuple[str, ...]:
-        """What is to be said of answers by enumeration: that the ratios are of no one distribution, if they are not."""
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings about answers by enumeration: that the ratios are of no one distribution, if they are not."""
         misfit = 0.0 if self._recovered is None else self._recovered.inconsistency
         if misfit <= INCONSISTENT:
             return ()
@@ -138,7 +141,7 @@ class Views:
         return None if first is None else first.device
 
     def why_no_density(self) -> str:
-        """Why a score model's density is not known or too dear; empty where it can be had."""
+        """Why a score model's density is not known or too expensive; empty where it can be had."""
         if self.density is None:
             return "the density of this score model is not known: its edges change several sites at once"
         if self.score is not None and self.space.num_sites > LONGEST:
@@ -148,7 +151,9 @@ class Views:
             )
         return ""
 
-    def log_ratios(self, rows: States, wanted: Neighborhood) -> Float[Tensor, "rows slots"]:
+    def log_ratios(
+        self, rows: States, wanted: Neighborhood, row_name: RowName = row_by_number
+    ) -> Float[Tensor, "rows slots"]:
         """``log q(N(x)_k) - log q(x)`` of rows ``(N, K)``: the score model's own where it knows them.
 
         Raises:
@@ -162,18 +167,18 @@ class Views:
             raise InputError(
                 "the score model's own neighborhood", "another", "neighborhood", "a score model knows no other ratios"
             )
-        refuse_impossible(density, rows)
+        refuse_impossible(density, rows, row_name)
         return DensityScore(density, wanted).log_ratios(rows)
 
 
-def refuse_impossible(density: DensityModel, rows: States) -> None:
+def refuse_impossible(density: DensityModel, rows: States, row_name: RowName = row_by_number) -> None:
     """Raise an `InputError` that names the first row of probability zero."""
-    zero = row_log_densities(density, rows) == -torch.inf
+    zero = row_log_densities(density, rows, row_name=row_name) == -torch.inf
     if zero.any():
         raise InputError(
             "rows that the model gives some probability",
             "probability 0",
-            where=f"row {int(zero.nonzero()[0])}",
+            where=row_name(int(zero.nonzero()[0])),
             fix="a ratio to nothing is undefined: leave the row out, or fit a model without zeros",
         )
 

@@ -1,18 +1,18 @@
 """Heads: how a network's outputs become the ratios of a neighborhood (paper, sections 4.1 and 4.3)."""
 
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from concrete_score.errors import InputError
-from concrete_score.models.sites import Features, SiteLogits, SiteTable
-from concrete_score.neighborhoods import check_same_space
+from concrete_score.models.layers import Features, SiteLogits, SiteTable
 from concrete_score.noise import FactorizedNoise
 from concrete_score.protocols import Neighborhood, Noise, SiteNeighborhood
 from concrete_score.shapes import PerSlot, States
+from concrete_score.spaces import Space, check_same_space
 
 Level = int | Tensor | None
 
@@ -50,7 +50,7 @@ class LogRatioHead:
 
     @property
     def out_features(self) -> int:
-        """K."""
+        """One output for each slot."""
         return self.neighborhood.num_slots
 
     def log_ratios(self, outputs: Features, x: States, level: Level = None) -> PerSlot:
@@ -62,7 +62,7 @@ class LogRatioHead:
 class RawHead:
     """The outputs are the paper's scores ``c``, which nothing keeps above -1 (section 4.1).
 
-    Where ``c <= -1`` the ratio ``1 + c`` is not positive: its logarithm is -inf, and `share_below` says how often.
+    Where ``c <= -1`` the ratio ``1 + c`` is not positive: its logarithm is -inf, and `share_below` counts how often.
 
     >>> from concrete_score import Space
     >>> from concrete_score.neighborhoods import cycle_two_way
@@ -80,7 +80,7 @@ class RawHead:
 
     @property
     def out_features(self) -> int:
-        """K."""
+        """One output for each slot."""
         return self.neighborhood.num_slots
 
     def concrete_scores(self, outputs: Features, x: States, level: Level = None) -> PerSlot:
@@ -152,7 +152,7 @@ class DenoisingHead:
 
     @property
     def out_features(self) -> int:
-        """Σ sizes."""
+        """One output for each value of each site."""
         return self.sites.out_features
 
     def clean_log_probs(self, outputs: Features, x: States, level: Level = None) -> SiteTable:
@@ -181,3 +181,67 @@ def _factorized(noise: Noise) -> FactorizedNoise:
         for site, size in enumerate(space.sizes):
             table[level, site, :size, :size] = noise.site_log_prob(level, site)
     return FactorizedNoise(space, table)
+
+
+class WithEvidence(nn.Module):
+    """A trunk whose outputs for site d, value v are ``trunk(x̃)_{d,v} + log q_d(x̃_d | v)``.
+
+    By Bayes' rule ``P(x_d = v | x̃) ∝ q_d(x̃_d | v) P(x_d = v | the other sites of x̃)``. The first factor is known; the
+    network need only learn the second, which at weak noise is all the signal there is (docs/mathematics.md, "Denoising
+    and noise levels").
+
+    A trunk whose outputs are 0 gives the posterior of uniform data, whose noisy distribution is uniform too: its
+    log-ratios are 0.
+
+    Args:
+        trunk: of as many outputs as the head reads.
+        head: a denoising head on a space whose sites are all alike.
+
+    Raises:
+        InputError: sites of different sizes, or another space.
+
+    >>> from concrete_score.models.score import MLP
+    >>> from concrete_score.neighborhoods import hamming
+    >>> from concrete_score.noise import categorical
+    >>> space = Space.bits(2)
+    >>> head = DenoisingHead(categorical(space, [0.75]), hamming(space))
+    >>> zero = MLP(space, head.out_features, num_levels=1, generator=torch.Generator())
+    >>> _ = [torch.nn.init.zeros_(p) for p in zero.parameters()]
+    >>> WithEvidence(zero, head)(torch.tensor([0, 1]), 0).exp().tolist()
+    [0.75, 0.25, 0.25, 0.75]
+    """
+
+    evidence: Tensor
+
+    def __init__(self, trunk: Any, head: DenoisingHead) -> None:
+        super().__init__()
+        check_same_space(trunk.space, head.noise.space, "trunk and noise")
+        if len(set(trunk.space.sizes)) > 1:
+            raise InputError("sites of one size", "several", where="space", fix="use the trunk as it is")
+        self.trunk = trunk
+        dtype = next(trunk.parameters()).dtype
+        # Sites that are alike share one stored table, which an expanded view keeps: [level, site, noisy, clean].
+        table = head.table if head.table.stride(1) else head.table[:, :1]
+        self.register_buffer("evidence", table.transpose(-2, -1).to(dtype), persistent=False)
+
+    @property
+    def space(self) -> Space:
+        space: Space = self.trunk.space
+        return space
+
+    @property
+    def out_features(self) -> int:
+        return int(self.trunk.out_features)
+
+    @property
+    def num_levels(self) -> int | None:
+        levels: int | None = self.trunk.num_levels
+        return levels
+
+    def forward(self, x: States, level: int | Tensor | None = None) -> Features:
+        """``(..., D) -> (..., Σ sizes)``."""
+        outputs: Tensor = self.trunk(x, level)
+        levels = torch.as_tensor(0 if level is None else level, device=x.device)[..., None]
+        site = torch.arange(x.shape[-1], device=x.device) % self.evidence.shape[1]
+        evidence = self.evidence[levels, site, x.long()]
+        return outputs + evidence.reshape(*evidence.shape[:-2], -1)

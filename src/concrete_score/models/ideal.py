@@ -7,13 +7,12 @@ import torch
 from torch import Tensor
 
 from concrete_score.errors import InputError
-from concrete_score.models.sites import SiteTable
-from concrete_score.neighborhoods import check_same_space
+from concrete_score.models.layers import SiteTable
 from concrete_score.noise import FactorizedNoise
 from concrete_score.noise.tables import in_chunks
 from concrete_score.protocols import Neighborhood
 from concrete_score.shapes import PerSlot, PerState, PerStateTable, States
-from concrete_score.spaces import Space
+from concrete_score.spaces import Space, check_same_space
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +21,7 @@ class IdealDenoiser:
 
     With clean states ``x_i`` of weight ``w_i``: ``p̃(x̃) = Σ_i w_i q(x̃ | x_i)``; its posterior gives every site's clean
     value and, as a mean of the noise's own ratios, the scores (paper, property 1). Over all states with a pmf as
-    weights it is exact for that pmf; over a data set it is what a network of endless capacity would memorize.
+    weights it is exact for that pmf; over a data set it is what a network of unlimited capacity would memorize.
 
     Args:
         states: clean states ``(N, D)``.
@@ -61,7 +60,6 @@ class IdealDenoiser:
 
     @property
     def space(self) -> Space:
-        """The noise's."""
         return self.noise.space
 
     def at(self, level: int | Tensor) -> "IdealAtLevel":
@@ -82,7 +80,6 @@ class IdealAtLevel:
 
     @property
     def neighborhood(self) -> Neighborhood:
-        """The ideal's."""
         return self.ideal.neighborhood
 
     def log_density(self, x: States) -> PerState:
@@ -116,8 +113,8 @@ class IdealAtLevel:
 
     def _log_joint(self, rows: Tensor, level: Tensor) -> Tensor:
         """``log w_i q(x̃ | x_i)`` ``(B, N)``."""
-        told = self.ideal.noise.log_prob(rows[:, None], self.ideal.states, level[:, None])
-        return told + self.ideal._log_weights
+        log_prob = self.ideal.noise.log_prob(rows[:, None], self.ideal.states, level[:, None])
+        return log_prob + self.ideal._log_weights
 
     def _rows(self, function: Callable[[Tensor, Tensor], Tensor], x: Tensor, width: int) -> Tensor:
         rows = x.reshape(-1, self.ideal.space.num_sites)

@@ -7,11 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from concrete_score.errors import InputError
-from concrete_score.models.layers import DEEPEST, Linear, check_count, draw_categories, find_activation
-from concrete_score.models.layout import Layout
-from concrete_score.models.parents import ParentTables, parents_first
-from concrete_score.models.sites import SiteFeatures, SiteTable
+from concrete_score.errors import InputError, check_count
+from concrete_score.models.autoregressive import AutoregressiveLayout, ParentTables, parents_first
+from concrete_score.models.layers import DEEPEST, Linear, SiteFeatures, SiteTable, draw_categories, find_activation
 from concrete_score.shapes import PerState, States
 from concrete_score.spaces import Space
 
@@ -69,7 +67,7 @@ class MADE(nn.Module):
         if order_seed is not None and parents is not None:
             raise InputError("parents or an order_seed", "both", where="order_seed", fix="parents decide the order")
         given = None if parents is None else tuple(parents_first(parents, space))
-        layout = Layout(space, hidden, order_seed, given)
+        layout = AutoregressiveLayout(space, hidden, order_seed, given)
         self.space, self.normalized, self.hidden = space, True, hidden
         self.act = find_activation(activation)
         self.register_buffer("order", layout.order.to(generator.device), persistent=False)
@@ -83,13 +81,13 @@ class MADE(nn.Module):
         self.write = Linear(hidden, len(write), generator, dtype, write)
         self.base = None if parents is None else ParentTables(space, parents, layout, dtype).to(generator.device)
         if self.base is not None:
-            # At first the tables alone speak.
+            # Until the first step the outputs are the tables' alone.
             nn.init.zeros_(self.write.weight)
             nn.init.zeros_(self.write.bias)
 
     @property
     def starts_from_rows(self) -> bool:
-        """Whether the rows tell it something before the first step."""
+        """Whether `start_from` has anything to count."""
         return self.base is not None
 
     def start_from(self, rows: States) -> None:
@@ -98,7 +96,6 @@ class MADE(nn.Module):
             self.base.count(rows)
 
     def forward(self, x: States) -> PerState:
-        """`log_density`."""
         return self.log_density(x)
 
     def log_density(self, x: States) -> PerState:
@@ -226,8 +223,7 @@ class MADE(nn.Module):
         cache[-1, new] = self.act(hidden)
 
 
-made = MADE
-"""The registered name."""
+made = MADE  # by its registered name
 
 
 class _Block(nn.Module):
@@ -256,6 +252,6 @@ def _draw(logits: Tensor, size: int, unit: Tensor) -> Tensor:
     """One value a row from the outputs of a site ``(width, n)`` and float64 uniforms ``(n,)``."""
     if size == 2:  # the first value, whose logit is 0, takes the uniforms below its probability
         return (unit >= torch.sigmoid(-logits[0].double())).long()
-    # Values without an output have the logit 0 (layout.Group).
+    # Values without an output have the logit 0 (autoregressive.Group).
     padded = functional.pad(logits.T, (size - len(logits), 0))
     return draw_categories(padded, unit[:, None]).squeeze(-1)

@@ -1,4 +1,4 @@
-"""Score networks: a trunk and a head give all ratios of a neighborhood in one pass (paper, section 4.1, C.1, C.4)."""
+"""Score models: a trunk and a head give all ratios in one pass (paper, 4.1, C.1, C.4), or a density's are derived."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,14 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from concrete_score import registry
-from concrete_score.errors import InputError
+from concrete_score.errors import InputError, check_count
 from concrete_score.models.heads import Head
-from concrete_score.models.mlp import MLP
-from concrete_score.models.sites import Features
-from concrete_score.neighborhoods import check_same_space
-from concrete_score.protocols import Neighborhood, Noise
+from concrete_score.models.layers import DEEPEST, Dense, Features, check_level, normal_parameter
+from concrete_score.protocols import DensityModel, Neighborhood, Noise
+from concrete_score.scores import CHUNK, log_ratios
 from concrete_score.shapes import PerSlot, States
-from concrete_score.spaces import Space
+from concrete_score.spaces import Space, check_same_space
 
 
 @runtime_checkable
@@ -32,6 +31,61 @@ class Trunk(Protocol):
     def __call__(self, x: States, level: int | Tensor | None = None) -> Features:
         """``(..., D) -> (..., out_features)``."""
         ...
+
+
+class MLP(nn.Module):
+    """``layers`` affine maps with ``hidden`` units between them; states are scaled to [0, 1] (appendix C.1).
+
+    With ``num_levels`` the noise level is an input: its own learned vector is added to the first layer.
+
+    Args:
+        space: any space; a site is scaled by its size - 1, a single value is 0.
+        out_features: outputs, as the head asks for.
+        hidden: units between two maps.
+        layers: affine maps; the paper's 3.
+        activation: a name of `layers.ACTIVATIONS`; the paper's tanh.
+        num_levels: how many noise levels there are; None for none.
+        generator: the source of the first weights.
+        dtype: of the parameters.
+
+    >>> trunk = MLP(Space((16,)), 2, generator=torch.Generator().manual_seed(0))
+    >>> trunk(torch.tensor([[0], [15]])).shape
+    torch.Size([2, 2])
+    """
+
+    scale: Tensor
+
+    def __init__(
+        self,
+        space: Space,
+        out_features: int,
+        hidden: int = 100,
+        layers: int = 3,
+        activation: str = "tanh",
+        num_levels: int | None = None,
+        *,
+        generator: torch.Generator,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        check_count(hidden, "hidden")
+        check_count(layers, "layers", most=DEEPEST)
+        check_count(out_features, "out_features", least=0)
+        self.space, self.out_features, self.num_levels = space, out_features, num_levels
+        scale = 1 / (space.sizes_tensor(generator.device) - 1).clamp_min(1).to(dtype)
+        self.register_buffer("scale", scale, persistent=False)
+        widths = [space.num_sites, *[hidden] * (layers - 1), out_features]
+        self.network = Dense(widths, activation, generator, dtype)
+        if num_levels is not None:
+            check_count(num_levels, "num_levels")
+            self.levels = normal_parameter((num_levels, widths[1]), generator, dtype)
+
+    def forward(self, x: States, level: int | Tensor | None = None) -> Features:
+        """``(..., D) -> (..., out_features)``; ``level`` is one for all, or broadcasts against the leading axes."""
+        check_level(level, self.num_levels)
+        shift = None if level is None else self.levels[level]
+        outputs: Tensor = self.network(x * self.scale, shift)
+        return outputs
 
 
 class ScoreNetwork(nn.Module):
@@ -68,11 +122,9 @@ class ScoreNetwork(nn.Module):
 
     @property
     def neighborhood(self) -> Neighborhood:
-        """The head's."""
         return self.head.neighborhood
 
     def forward(self, x: States) -> PerSlot:
-        """`log_ratios`."""
         return self.log_ratios(x)
 
     def log_ratios(self, x: States) -> PerSlot:
@@ -127,7 +179,6 @@ class NoiseConditionalNetwork(nn.Module):
 
     @property
     def neighborhood(self) -> Neighborhood:
-        """The head's."""
         return self.head.neighborhood
 
     def forward(self, x: States, level: int | Tensor) -> PerSlot:
@@ -163,7 +214,6 @@ class ScoreAtLevel:
 
     @property
     def neighborhood(self) -> Neighborhood:
-        """The head's."""
         return self.head.neighborhood
 
     def log_ratios(self, x: States) -> PerSlot:
@@ -198,7 +248,7 @@ def mlp(
 
     Args:
         neighborhood: whose ratios it gives.
-        head: a registered head, as listed by ``csm list heads``.
+        head: one of ``registry.names("heads")``.
         noise: makes one network of all its levels.
         generator: the source of the first weights.
         options: of `MLP`: hidden, layers, activation, dtype.
@@ -212,6 +262,40 @@ def mlp(
     width = built.out_features
     trunk = MLP(neighborhood.space, width, num_levels=num_levels, generator=generator, **options)
     return ScoreNetwork(trunk, built) if noise is None else NoiseConditionalNetwork(trunk, built, noise)
+
+
+@dataclass(frozen=True, eq=False)
+class DensityScore:
+    """``log q(N(x)_k) - log q(x)`` of any density model, normalized or not: a `ScoreModel` (paper, definition 2).
+
+    Args:
+        density: gives ``log q``; its parameters stay its own, and gradients reach them.
+        neighborhood: whose ratios are taken.
+        chunk: how many sites (states × D) are evaluated at a time, which bounds the memory.
+
+    Raises:
+        InputError: two different spaces.
+
+    >>> import torch
+    >>> from concrete_score import Space
+    >>> from concrete_score.models import Table
+    >>> from concrete_score.neighborhoods import cycle
+    >>> density = Table.from_pmf(Space((3,)), torch.tensor([1.0, 1.0, 3.0]))
+    >>> DensityScore(density, cycle(Space((3,)))).log_ratios(torch.tensor([[0], [1]])).exp().tolist()
+    [[1.0], [3.0]]
+    """
+
+    density: DensityModel
+    neighborhood: Neighborhood
+    chunk: int = CHUNK
+
+    def __post_init__(self) -> None:
+        check_same_space(self.density.space, self.neighborhood.space, "density and neighborhood")
+        check_count(self.chunk, "chunk")
+
+    def log_ratios(self, x: States) -> PerSlot:
+        """``(..., D) -> (..., K)``; 0.0 at invalid slots."""
+        return log_ratios(self.density, self.neighborhood, x, chunk=self.chunk)
 
 
 def _offered(trunk: Trunk, head: Head, name: str, level: int | Tensor | None = None) -> Callable[[States], Tensor]:

@@ -1,4 +1,4 @@
-"""The U-Net: a score network for pictures, told the noise level (paper, section 5.5 and C.4)."""
+"""The U-Net: a score network for images that takes the noise level as input (paper, section 5.5 and C.4)."""
 
 from collections.abc import Callable
 from functools import cache
@@ -10,27 +10,26 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from concrete_score import registry
-from concrete_score.errors import InputError
-from concrete_score.models.evidence import WithEvidence
-from concrete_score.models.heads import DenoisingHead, Head
-from concrete_score.models.layers import DEEPEST, check_count, check_level, normal_parameter
+from concrete_score.errors import InputError, Option, check_count
+from concrete_score.models.heads import DenoisingHead, Head, WithEvidence
+from concrete_score.models.layers import DEEPEST, Features, check_level, normal_parameter
 from concrete_score.models.score import NoiseConditionalNetwork, ScoreNetwork
-from concrete_score.models.sites import Features
-from concrete_score.models.unet_blocks import Attention, Block, ChannelNorm, Condition, Conv, LevelFeatures, Picture
+from concrete_score.models.unet_blocks import Attention, Block, ChannelNorm, Condition, Conv, Images, LevelFeatures
 from concrete_score.protocols import Neighborhood, Noise, SiteNeighborhood
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
 
 CHUNK = 128
-"""How many pictures are read at a time when no gradient is wanted: what lies between layers then stays in the cache."""
+"""How many images are read at a time when no gradient is wanted: what lies between layers then stays in the cache."""
 
 
 class UNet(nn.Module):
-    """Pictures of bits or grey levels to ``out_features / D`` numbers a pixel; a `Trunk`.
+    """From images of bits or grey levels to ``out_features / D`` numbers a pixel; a `Trunk`.
 
-    The first of ``depth`` halvings gathers squares of 2×2 pixels, each further one is a convolution, and every scale is
-    met again on the way up. At the coarsest scale all positions read each other, so every output sees every pixel; a
-    learned map tells positions apart. Pictures that 2^depth does not divide are padded with 0, which no pixel is.
+    The first of ``depth`` halvings gathers squares of 2×2 pixels, each further one is a convolution, and every scale
+    has its blocks again on the way up. At the coarsest scale all positions read each other, so every output sees every
+    pixel; a learned map tells positions apart. Images that 2^depth does not divide are padded with 0, a value no pixel
+    has.
 
     Args:
         space: one site a pixel, row by row, all of one size of at least 2.
@@ -39,7 +38,7 @@ class UNet(nn.Module):
         width: channels of the finest scale; they double at each further one. A multiple of 4.
         depth: how often height and width are halved.
         blocks: residual blocks a scale, on the way down and again on the way up.
-        num_levels: how many noise levels it is told of; None for none.
+        num_levels: how many noise levels there are; None for none.
         channels_last: the layout of memory; contiguous is there to be compared.
         mixed: compute in bfloat16 where the device has it.
         compiled: through `torch.compile`; the first call then takes long.
@@ -47,7 +46,7 @@ class UNet(nn.Module):
         dtype: of the parameters.
 
     Raises:
-        InputError: a picture smaller than ``2**depth``, another number of sites, or sites of different sizes.
+        InputError: a image smaller than ``2**depth``, another number of sites, or sites of different sizes.
 
     >>> trunk = UNet(Space.bits(28 * 28), 2 * 28 * 28, (28, 28), generator=torch.Generator().manual_seed(0))
     >>> trunk(torch.zeros(3, 784, dtype=torch.int64)).shape
@@ -71,7 +70,7 @@ class UNet(nn.Module):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
-        _check_picture(space, out_features, shape, depth)
+        _check_image(space, out_features, shape, depth)
         if check_count(width, "width") % 4:
             raise InputError("a multiple of 4", str(width), where="width")
         self.space, self.shape, self.depth, self.num_levels = space, (shape[0], shape[1]), depth, num_levels
@@ -115,17 +114,17 @@ class UNet(nn.Module):
             return self._outputs(rows, levels)
         parts = torch.split(rows, CHUNK)
         each = [levels] * len(parts) if levels is None or len(levels) == 1 else list(torch.split(levels, CHUNK))
-        return torch.cat([self._outputs(part, told) for part, told in zip(parts, each, strict=True)])
+        return torch.cat([self._outputs(part, own) for part, own in zip(parts, each, strict=True)])
 
     def _outputs(self, rows: Tensor, levels: Tensor | None) -> Tensor:
         kind = low_precision(rows.device) if self.mixed else None
         with torch.autocast(rows.device.type, kind, enabled=kind is not None):
             condition = None if self.levels is None else self.levels(levels)
             run = _compiled() if self.compiled else _network
-            picture = run(self, self._features(rows), condition)
-        return self._pixels(picture).to(self.position.dtype)
+            image = run(self, self._features(rows), condition)
+        return self._pixels(image).to(self.position.dtype)
 
-    def _features(self, rows: Tensor) -> Picture:
+    def _features(self, rows: Tensor) -> Images:
         """Grey values from -1 to 1, and one-hot beyond bits, gathered in patches ``(N, C, H', W')``."""
         (height, width), (tall, wide), dtype = self.shape, self._fine, self.position.dtype
         grey = (2.0 / (self.size - 1) * rows.to(dtype) - 1)[..., None]
@@ -135,13 +134,13 @@ class UNet(nn.Module):
         image = grey.reshape(len(rows), height, width, channels)
         image = functional.pad(image, (0, 0, 0, p * wide - width, 0, p * tall - height))
         patches = image.reshape(len(rows), tall, p, wide, p, channels).permute(0, 1, 3, 2, 4, 5)
-        picture = patches.reshape(len(rows), tall, wide, p * p * channels).permute(0, 3, 1, 2)
-        return picture if self.channels_last else picture.contiguous()
+        image = patches.reshape(len(rows), tall, wide, p * p * channels).permute(0, 3, 1, 2)
+        return image if self.channels_last else image.contiguous()
 
-    def _pixels(self, picture: Picture) -> Tensor:
+    def _pixels(self, image: Images) -> Tensor:
         """Patches back to pixels, the padding cut off ``(N, D · numbers)``."""
-        n, p, (tall, wide), (height, width) = len(picture), self.patch, self._fine, self.shape
-        squares = picture.permute(0, 2, 3, 1).reshape(n, tall, wide, p, p, self.per_pixel)
+        n, p, (tall, wide), (height, width) = len(image), self.patch, self._fine, self.shape
+        squares = image.permute(0, 2, 3, 1).reshape(n, tall, wide, p, p, self.per_pixel)
         whole = squares.permute(0, 1, 3, 2, 4, 5).reshape(n, p * tall, p * wide, self.per_pixel)
         return whole[:, :height, :width].reshape(n, self.out_features)
 
@@ -162,19 +161,19 @@ def unet(
     evidence: bool = True,
     **options: Any,
 ) -> ScoreNetwork | NoiseConditionalNetwork:
-    """A U-Net on a neighborhood of pictures; noise-conditional if a noise is given (paper, C.4).
+    """A U-Net on a neighborhood of images; noise-conditional if a noise is given (paper, C.4).
 
     Args:
         neighborhood: whose ratios it gives: `hamming` or `grid` on one site a pixel, row by row.
         head: a registered head; ``denoising`` with a noise and ``log_ratio`` without one by default.
         noise: makes one network of all its levels.
-        shape: height and width of the pictures.
+        shape: height and width of the images.
         generator: the source of the first weights.
-        evidence: add what the noise says of each clean value to a denoising head's logits.
+        evidence: add the noise's own log-likelihood of each clean value to a denoising head's logits.
         options: of `UNet`: width, depth, blocks, channels_last, mixed, compiled, dtype.
 
     Raises:
-        InputError: pieces that do not fit, or a picture too small for the depth.
+        InputError: pieces that do not fit, or a image too small for the depth.
 
     >>> from concrete_score.neighborhoods import hamming
     >>> from concrete_score.noise import binarized_gaussian
@@ -193,7 +192,7 @@ def unet(
 
 
 def low_precision(device: torch.device) -> torch.dtype | None:
-    """bfloat16 where the device computes in it, None where it would only pretend to.
+    """bfloat16 where the device computes in it, None where it would only emulate it.
 
     >>> low_precision(torch.device("meta")) is None
     True
@@ -201,15 +200,15 @@ def low_precision(device: torch.device) -> torch.dtype | None:
     has = False
     if device.type == "cuda":
         has = torch.cuda.is_bf16_supported()
-    elif device.type == "cpu":  # older versions of torch do not tell
+    elif device.type == "cpu":  # older versions of torch do not report it
         known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
         has = any(known.get(name, False) for name in ("amx_bf16", "avx512_bf16"))
     return torch.bfloat16 if has else None
 
 
-def _network(net: UNet, picture: Picture, condition: Condition | None) -> Picture:
+def _network(net: UNet, image: Images, condition: Condition | None) -> Images:
     """From the finest scale down to the coarsest and back up."""
-    x = net.read(picture) + net.position
+    x = net.read(image) + net.position
     skipped: list[Tensor] = []
     for scale, blocks in enumerate(net.down):
         for block in blocks:  # type: ignore[attr-defined]
@@ -238,7 +237,7 @@ def _blocks(channels: int, features: int, count: int, build: dict[str, Any]) -> 
     return nn.ModuleList(Block(channels, features, **build) for _ in range(count))
 
 
-def _check_picture(space: Space, out_features: int, shape: tuple[int, ...], depth: int) -> None:
+def _check_image(space: Space, out_features: int, shape: tuple[int, ...], depth: int) -> None:
     check_count(depth, "depth", least=0)
     if len(shape) != 2:
         raise InputError("height and width", f"{len(shape)} numbers", where="shape")
@@ -248,15 +247,15 @@ def _check_picture(space: Space, out_features: int, shape: tuple[int, ...], dept
             f"a shape of {space.num_sites} pixels, one a site",
             f"{height}x{width} = {height * width}",
             where="shape",
-            fix="give height and width of the pictures the space was made for",
+            fix="give height and width of the images the space was made for",
         )
     if min(height, width) < 2**depth:
         most = min(height, width).bit_length() - 1
         raise InputError(
-            f"pictures of at least {2**depth}x{2**depth} for depth {depth}",
+            f"images of at least {2**depth}x{2**depth} for depth {depth}",
             f"{height}x{width}",
             where="shape",
-            fix=f"use a depth of at most {most} (--set model.depth={most})",
+            fix=(f"use a depth of at most {most}: ", Option("set", {"model.depth": most})),
         )
     if len(set(space.sizes)) > 1 or space.sizes[0] < 2:
         raise InputError("pixels of one size, of at least 2 grey levels", f"sizes {sorted(set(space.sizes))}", "space")

@@ -1,6 +1,6 @@
-"""The parts of networks that read pictures: convolutions, residual blocks told the noise level, attention.
+"""The parts of networks that read images: convolutions, residual blocks that take the noise level, attention.
 
-Pictures travel as ``(N, C, H, W)`` in channels-last memory, where a position's channels lie together: there a norm over
+Images are ``(N, C, H, W)`` in channels-last memory, where a position's channels lie together: there a norm over
 channels and a 1×1 convolution touch memory once, and 3×3 convolutions are about a third faster on a CPU.
 """
 
@@ -11,21 +11,22 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from concrete_score.models.layers import Linear, check_count, uniform_parameter
+from concrete_score.errors import check_count
+from concrete_score.models.layers import Linear, uniform_parameter
 
-Picture = Float[Tensor, "n _ _ _"]
+Images = Float[Tensor, "n _ _ _"]
 """``(N, C, H, W)``; only N is the same all the way."""
 Condition = Float[Tensor, "m features"]
-"""What a block is told about each picture ``(N, E)``, or about all of them ``(1, E)``."""
+"""The condition of each image ``(N, E)``, or of all of them ``(1, E)``."""
 
-QUIET = 0.2
-"""How loud a residual branch starts, as a share of a plain layer: blocks begin near the identity, and yet all learn."""
+RESIDUAL_GAIN = 0.2
+"""First weights of a residual branch, as a share of a plain layer's: blocks begin near the identity, yet all learn."""
 
 
 class Conv(nn.Module):
     """A convolution that keeps height and width (odd kernels), or one step a kernel (``stride = kernel``).
 
-    Weights start uniform in ``±loud/√n``, n the numbers an output sees, from an explicit generator.
+    Weights start uniform in ``±gain/√n``, n the numbers an output sees, from an explicit generator.
 
     >>> Conv(3, 8, 3, torch.Generator().manual_seed(0))(torch.zeros(2, 3, 5, 7)).shape
     torch.Size([2, 8, 5, 7])
@@ -40,15 +41,15 @@ class Conv(nn.Module):
         dtype: torch.dtype = torch.float32,
         *,
         stride: int = 1,
-        loud: float = 1.0,
+        gain: float = 1.0,
     ) -> None:
         super().__init__()
         self.stride, self.padding = stride, kernel // 2 if stride == 1 else 0
-        bound = torch.tensor(loud * (in_channels * kernel**2) ** -0.5, dtype=dtype, device=generator.device)
+        bound = torch.tensor(gain * (in_channels * kernel**2) ** -0.5, dtype=dtype, device=generator.device)
         self.weight = uniform_parameter((out_channels, in_channels, kernel, kernel), bound, generator)
         self.bias = uniform_parameter((out_channels,), bound, generator)
 
-    def forward(self, x: Picture) -> Picture:
+    def forward(self, x: Images) -> Images:
         """``(N, C, H, W) -> (N, C', H', W')``."""
         return functional.conv2d(x, self.weight, self.bias, self.stride, self.padding)
 
@@ -66,7 +67,7 @@ class ChannelNorm(nn.Module):
         self.scale = nn.Parameter(torch.ones(channels, dtype=dtype, device=device))
         self.shift = nn.Parameter(torch.zeros(channels, dtype=dtype, device=device))
 
-    def forward(self, x: Picture) -> Picture:
+    def forward(self, x: Images) -> Images:
         """The same shape in the same layout; in channels-last memory nothing is copied."""
         last = x.permute(0, 2, 3, 1)
         found = functional.layer_norm(last, self.scale.shape, self.scale, self.shift).permute(0, 3, 1, 2)
@@ -74,12 +75,12 @@ class ChannelNorm(nn.Module):
 
 
 class Block(nn.Module):
-    """``x + conv(silu(film(norm(conv(silu(norm(x)))))))``: a residual block that is told the noise level.
+    """``x + conv(silu(film(norm(conv(silu(norm(x)))))))``: a residual block on a condition.
 
     The condition scales and shifts every channel (FiLM); without one the norm's own scale and shift are all there is.
 
     Args:
-        channels: of what comes and goes.
+        channels: of input and output.
         features: of the condition; 0 for none.
         generator: the source of the first weights.
     """
@@ -91,10 +92,10 @@ class Block(nn.Module):
         device = generator.device
         self.norms = nn.ModuleList(ChannelNorm(channels, dtype, device) for _ in range(2))
         self.first = Conv(channels, channels, 3, generator, dtype)
-        self.second = Conv(channels, channels, 3, generator, dtype, loud=QUIET)
+        self.second = Conv(channels, channels, 3, generator, dtype, gain=RESIDUAL_GAIN)
         self.film = Linear(features, 2 * channels, generator, dtype) if features else None
 
-    def forward(self, x: Picture, condition: Condition | None = None) -> Picture:
+    def forward(self, x: Images, condition: Condition | None = None) -> Images:
         """``(N, C, H, W) -> (N, C, H, W)``."""
         inner = self.norms[1](self.first(functional.silu(self.norms[0](x))))
         if self.film is not None:
@@ -105,7 +106,7 @@ class Block(nn.Module):
 
 
 class Attention(nn.Module):
-    """Every position reads every other one, so that far parts of a picture agree (softmax attention, ``heads`` heads).
+    """Every position reads every other one, so that far parts of a image agree (softmax attention, ``heads`` heads).
 
     Args:
         channels: a multiple of ``heads``.
@@ -118,18 +119,18 @@ class Attention(nn.Module):
         self.heads = heads
         self.norm = ChannelNorm(channels, dtype, generator.device)
         self.read = Conv(channels, 3 * channels, 1, generator, dtype)
-        self.write = Conv(channels, channels, 1, generator, dtype, loud=QUIET)
+        self.write = Conv(channels, channels, 1, generator, dtype, gain=RESIDUAL_GAIN)
 
-    def forward(self, x: Picture) -> Picture:
+    def forward(self, x: Images) -> Images:
         """``(N, C, H, W) -> (N, C, H, W)``."""
         n, channels, height, width = x.shape
-        words = self.read(self.norm(x)).permute(0, 2, 3, 1)
-        words = words.reshape(n, height * width, 3, self.heads, channels // self.heads)
-        query, key, value = words.permute(2, 0, 3, 1, 4)
+        tokens = self.read(self.norm(x)).permute(0, 2, 3, 1)
+        tokens = tokens.reshape(n, height * width, 3, self.heads, channels // self.heads)
+        query, key, value = tokens.permute(2, 0, 3, 1, 4)
         found = functional.scaled_dot_product_attention(query, key, value)
-        picture = found.transpose(1, 2).reshape(n, height, width, channels).permute(0, 3, 1, 2)
-        told: Tensor = self.write(picture)
-        return x + told
+        image = found.transpose(1, 2).reshape(n, height, width, channels).permute(0, 3, 1, 2)
+        moved: Tensor = self.write(image)
+        return x + moved
 
 
 class LevelFeatures(nn.Module):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from concrete_score.errors import InputError
 from concrete_score.shapes import Mask, NeighborStates, Slots, States
 from concrete_score.spaces import Space
 
@@ -57,7 +56,7 @@ class NeighborhoodBase(ABC):
         """``N(x)_slot``; ``x`` itself at an invalid slot."""
 
     def degree(self, x: States) -> Slots:
-        """``|N(x)|`` ``(...)``."""
+        """How many neighbors a state has, ``|N(x)|`` ``(...)``."""
         return self.valid(x).sum(-1)
 
     def draw(self, x: States, generator: torch.Generator) -> Slots:
@@ -85,7 +84,7 @@ class NeighborhoodBase(ABC):
         return out.reshape(*x.shape[:-1], self.num_slots, x.shape[-1])
 
     def reverse_degree(self, y: States) -> Slots:
-        """``|N⁻¹(y)|`` ``(...)``."""
+        """How many states a state is a neighbor of, ``|N⁻¹(y)|`` ``(...)``."""
         i, start = self.space.index(y), self.reverse_table.start.to(y.device)
         return start[i + 1] - start[i]
 
@@ -166,7 +165,7 @@ class NeighborhoodBase(ABC):
 
 
 class SiteNeighborhoodBase(NeighborhoodBase):
-    """A neighborhood each of whose edges changes one site: ``edit`` says which, and to what."""
+    """A neighborhood each of whose edges changes one site: ``edit`` gives the site and its new value."""
 
     @abstractmethod
     def edit(self, x: States, slot: Slots) -> tuple[Slots, Slots]:
@@ -176,18 +175,3 @@ class SiteNeighborhoodBase(NeighborhoodBase):
         """``N(x)_slot``: a copy of ``x`` with one site edited."""
         site, value = self.edit(x, slot)
         return x.clone().scatter_(-1, site[..., None], value.to(x.dtype)[..., None])
-
-
-def check_same_space(one: Space, other: Space, what: str) -> None:
-    """Refuse pieces that were built for different spaces."""
-    if one != other:
-        raise InputError(
-            f"{what} on the same space",
-            f"sizes {_short(one)} and {_short(other)}",
-            fix="build both from one Space",
-        )
-
-
-def _short(space: Space) -> str:
-    shown = ", ".join(map(str, space.sizes[:6]))
-    return f"({shown}{', …' if space.num_sites > 6 else ''}) of {space.num_sites} sites"

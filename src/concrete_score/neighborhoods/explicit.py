@@ -25,7 +25,6 @@ class Explicit(NeighborhoodBase):
 
     @cached_property
     def num_slots(self) -> int:
-        """The largest degree."""
         return int(self.start.diff().max())
 
     @cached_property
@@ -36,7 +35,6 @@ class Explicit(NeighborhoodBase):
         return torch.equal(forward.sort().values, backward.sort().values)
 
     def degree(self, x: States) -> Slots:
-        """``|N(x)|``."""
         return self.start.diff().to(x.device)[self.space.index(x)]
 
     def valid(self, x: States) -> Mask:
@@ -123,7 +121,7 @@ def _sparse_ends(space: Space, matrix: Any) -> tuple[Tensor, Tensor]:
 def _check_edges(space: Space, source: Tensor, target: Tensor) -> None:
     both = torch.stack([source, target], -1)
     unknown = ((both < 0) | (both >= space.num_states)).any(-1)
-    _refuse(unknown, both, f"states from 0 to {space.num_states - 1}", "drop the edge or mend its ends")
+    _refuse(unknown, both, f"states from 0 to {space.num_states - 1}", "drop the edge or correct its ends")
     _refuse(source == target, both, "two different states", "a state is never its own neighbor: drop the edge")
     code = source * space.num_states + target
     order = code.argsort(stable=True)

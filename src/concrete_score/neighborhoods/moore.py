@@ -39,7 +39,7 @@ class Moore(NeighborhoodBase):
 
     @property
     def symmetric(self) -> bool:
-        """Always."""
+        """Always: every step can be undone."""
         return True
 
     def connected(self) -> bool:

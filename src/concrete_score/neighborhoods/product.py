@@ -120,7 +120,6 @@ class Product(SiteNeighborhoodBase):
         return self._apply(lambda rule, v, k, n: rule.valid(v, k, n), site, value, self._slot_k.to(x.device))
 
     def degree(self, x: States) -> Slots:
-        """``|N(x)|``."""
         if self._regular:
             return torch.full(x.shape[:-1], self.num_slots, device=x.device)
         return self.valid(x).sum(-1)
@@ -187,7 +186,6 @@ class Product(SiteNeighborhoodBase):
         out.scatter_(-1, site[:, None].expand(len(x), -1, 1), new.to(out.dtype)[..., None])
 
     def _site_reverse_degrees(self, y: Tensor) -> Tensor:
-        """``(..., D)``."""
         site = torch.arange(self.space.num_sites, device=y.device)
         return self._apply(lambda rule, v, _, n: rule.reverse_degree(v, n), site, y.long(), site)
 
@@ -246,14 +244,3 @@ class Product(SiteNeighborhoodBase):
     @cached_property
     def _slot_k(self) -> Tensor:
         return torch.arange(self.num_slots) - self._first_slot[self._slot_site]
-
-
-def one_site(space: Space, rule: SiteRule, instead: str) -> Product:
-    """The named one-site graphs; on more sites their name would be ambiguous, so the product is asked for by name."""
-    if space.num_sites != 1:
-        raise InputError(
-            "a space of one site",
-            f"{space.num_sites} sites",
-            fix=f"use {instead}, or Product.of(space, {type(rule).__name__}(...))",
-        )
-    return Product.of(space, rule)

@@ -29,7 +29,6 @@ class UniformProposal:
 
     @property
     def space(self) -> Space:
-        """The neighborhood's."""
         return self.neighborhood.space
 
     def draw(self, x: States, m: int, generator: torch.Generator) -> Proposal:
@@ -72,7 +71,6 @@ class IndependenceProposal:
 
     @property
     def space(self) -> Space:
-        """The proposal's."""
         return self.proposal.space
 
     @torch.no_grad()

@@ -103,8 +103,8 @@ class _HashTable:
         offset = torch.tensor([0, *space.sizes]).cumsum(0)
         bounds = torch.iinfo(torch.int64)
         for attempt in range(8):
-            salt = generator(attempt, "support hash")
-            self.words = torch.randint(bounds.min, bounds.max, (int(offset[-1]),), generator=salt)
+            source = generator(attempt, "support hash")
+            self.salts = torch.randint(bounds.min, bounds.max, (int(offset[-1]),), generator=source)
             self.offset = offset[:-1]
             key = self.hash(states)
             order = key.argsort(stable=True)
@@ -113,7 +113,7 @@ class _HashTable:
             new[1:] = self.key[1:] != self.key[:-1]
             first = new.nonzero().squeeze(-1)
             group = new.cumsum(0) - 1
-            # Rows that share a key must be equal; two different ones ask for another salt.
+            # Rows that share a key must be equal; two different ones need another draw of salts.
             if _equal_rows(sorted_rows, sorted_rows[first], group):
                 break
         else:
@@ -127,12 +127,12 @@ class _HashTable:
         out = torch.empty(len(flat), dtype=torch.int64)
         step = max(1, CHUNK * 16 // flat.shape[-1])
         for start in range(0, len(flat), step):
-            out[start : start + step] = self.word(None, flat[start : start + step]).sum(-1)
+            out[start : start + step] = self.salt_of(None, flat[start : start + step]).sum(-1)
         return out.reshape(states.shape[:-1])
 
-    def word(self, site: Tensor | None, value: Tensor) -> Tensor:
+    def salt_of(self, site: Tensor | None, value: Tensor) -> Tensor:
         """``T[site, value]``; ``site=None`` means values of all sites along the last axis."""
-        return self.words[(self.offset if site is None else self.offset[site]) + value]
+        return self.salts[(self.offset if site is None else self.offset[site]) + value]
 
     def find(self, key: Tensor) -> Tensor:
         """Position of a row with this key, -1 where there is none."""
@@ -170,7 +170,7 @@ def _edited_keys(table: _HashTable, neighborhood: Neighborhood, x: Tensor, key: 
     shape = (len(x), len(slots))
     site, value = neighborhood.edit(x[:, None].expand(*shape, -1), slots.expand(shape))
     old = x.gather(-1, site)
-    return key[:, None] - table.word(site, old) + table.word(site, value)
+    return key[:, None] - table.salt_of(site, old) + table.salt_of(site, value)
 
 
 def _neighbor_keys(table: _HashTable, neighborhood: Neighborhood, x: Tensor, key: Tensor, slots: Tensor) -> Tensor:

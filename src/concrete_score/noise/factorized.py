@@ -1,4 +1,4 @@
-"""Noise that corrupts each site on its own, given as a table of ``log q(noisy | clean)``."""
+"""Noise that corrupts each site on its own, given as a table of ``log q(noisy | clean)``, and its way back."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,11 +8,15 @@ from jaxtyping import Float, Integer
 from torch import Tensor
 
 from concrete_score.errors import InputError
-from concrete_score.neighborhoods import check_same_space
 from concrete_score.noise.tables import check_noise, check_shape, in_chunks, inside, stored_once
 from concrete_score.protocols import Neighborhood, SiteNeighborhood
-from concrete_score.shapes import PerStateTable
-from concrete_score.spaces import Space, as_tensor
+from concrete_score.shapes import PerStateTable, States
+from concrete_score.spaces import Space, as_tensor, check_same_space
+
+Bridge = Float[Tensor, "sites values values values"]
+"""``log q(z_low | z_high, clean)`` ``(D, V, V, V)``: ``[site, clean, high, low]``."""
+SiteLogProbs = Float[Tensor, "*batch sites values"]
+"""A distribution over the values of each site ``(..., D, V)``."""
 
 _STEP_TOLERANCE = 1e-9
 
@@ -53,7 +57,6 @@ class FactorizedNoise:
 
     @property
     def num_levels(self) -> int:
-        """L."""
         return self.table.shape[0]
 
     def corrupt(self, x: AnyStates, level: int | Tensor, generator: torch.Generator) -> AllStates:
@@ -225,3 +228,62 @@ class FactorizedNoise:
 
 def _broadcast(*shapes: torch.Size) -> torch.Size:
     return torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def bridge(noise: FactorizedNoise, low: int | None, high: int) -> Bridge:
+    """The posterior of the weaker level's value; ``low=None`` is no noise at all, the clean value itself.
+
+    Where levels compose, ``x → z_0 → z_1 → …`` is a Markov chain, and by Bayes' rule, site by site,
+    ``q(z_low | z_high, x) = q_low(z_low | x) step(z_high | z_low) / q_high(z_high | x)`` (docs/mathematics.md,
+    "Denoising and noise levels").
+
+    Args:
+        noise: whose levels compose.
+        low, high: two levels, ``low < high``, or None and any level.
+
+    Returns:
+        ``(D, V, V, V)``, -inf where something cannot be, and beyond a site's size. Sites that are alike share memory.
+
+    Raises:
+        InputError: the levels do not compose.
+
+    >>> from concrete_score import Space
+    >>> from concrete_score.noise import categorical
+    >>> bridge(categorical(Space((2,)), [0.9, 0.74]), 0, 1)[0, 0].exp()  # clean 0: rows z_high, columns z_low
+    tensor([[0.9730, 0.0270],
+            [0.6923, 0.3077]], dtype=torch.float64)
+    """
+    weight = noise.table[high]  # [site, clean, high]
+    if low is None:
+        same = torch.eye(weight.shape[-1], dtype=torch.bool)[:, None, :]
+        return torch.where(same & (weight > -torch.inf)[..., None], 0.0, -torch.inf)
+    step = noise.step_log_prob(low, high)  # [site, low, high]
+    joint = _once(noise.table[low])[:, :, None, :] + _once(step).transpose(-2, -1)[:, None]
+    total = _once(weight)[..., None]
+    found = torch.where(total > -torch.inf, joint - total, -torch.inf)
+    return found.expand(noise.space.num_sites, -1, -1, -1)
+
+
+def reverse_log_probs(clean: SiteLogProbs, noisy: States, way: Bridge) -> SiteLogProbs:
+    """``log Σ_v P(x_d = v) q(z_low | z_high = x̃_d, v)``: a model's step to the weaker level ``(..., D, V)``.
+
+    Args:
+        clean: ``log P(x_d = v | x̃)`` ``(..., D, V)``.
+        noisy: ``x̃`` at the higher level ``(..., D)``.
+        way: a `bridge` from there.
+
+    >>> from concrete_score import Space
+    >>> from concrete_score.noise import categorical
+    >>> way = bridge(categorical(Space((2,)), [0.9, 0.74]), 0, 1)
+    >>> reverse_log_probs(torch.tensor([[[0.5, 0.5]]]).log(), torch.tensor([[0]]), way).exp()
+    tensor([[[0.6403, 0.3597]]], dtype=torch.float64)
+    """
+    site = torch.arange(noisy.shape[-1], device=noisy.device) % len(_once(way))
+    # Indexing with a slice between puts the sites' axes first: (..., D, clean, low).
+    step = _once(way).to(noisy.device)[site, :, noisy.long()]
+    return (clean[..., None] + step).logsumexp(-2)
+
+
+def _once(table: Tensor) -> Tensor:
+    """The table of one site where all are alike and share memory."""
+    return table[:1] if table.stride(0) == 0 else table

@@ -1,4 +1,7 @@
-"""Triangular noise: discrete data spread over the continuum, its Stein score, and the way back (paper A.3)."""
+"""Triangular noise: discrete data spread over the continuum, its Stein score, and the way back (paper, A.3).
+
+docs/mathematics.md, "Triangular noise and Langevin", compares the corner sum with the paper's formula.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

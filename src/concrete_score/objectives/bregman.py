@@ -1,6 +1,7 @@
 """The paper's objective and its family: a Bregman divergence between ratios, estimated on drawn edges.
 
-``J_f(θ) = E_{x~p} Σ_k h(s_k(x)) - E_{x'~p} Σ_{(x,k) in N⁻¹(x')} f'(s_k(x))`` (section 4.1 for ``f = r²``).
+``J_f(θ) = E_{x~p} Σ_k h(s_k(x)) - E_{x'~p} Σ_{(x,k) in N⁻¹(x')} f'(s_k(x))`` (paper, section 4.1 for ``f = r²``;
+docs/mathematics.md, "One family").
 """
 
 from dataclasses import dataclass
@@ -10,13 +11,13 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from concrete_score.neighborhoods import check_same_space
 from concrete_score.objectives.divergences import Bregman
 from concrete_score.objectives.edges import Edges, bregman_loss, log_ratios_of, scores_of
-from concrete_score.objectives.estimators.base import EdgeEstimator
-from concrete_score.objectives.expectation import expectation
-from concrete_score.protocols import DensityModel, is_raw
+from concrete_score.objectives.estimators import EdgeEstimator
+from concrete_score.protocols import is_raw, space_of
 from concrete_score.shapes import PerState, PerStateTable, States
+from concrete_score.spaces import check_same_space
+from concrete_score.targets.pmf import expectation
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,10 @@ class BregmanObjective:
 
     >>> from concrete_score.models import Table
     >>> from concrete_score.neighborhoods import grid
-    >>> from concrete_score.objectives import Paired, divergences
+    >>> from concrete_score.objectives import PairedEdges, divergences
     >>> from concrete_score.spaces import Space
     >>> space = Space((4, 3))
-    >>> objective = BregmanObjective(divergences.csm, Paired(grid(space)))
+    >>> objective = BregmanObjective(divergences.csm, PairedEdges(grid(space)))
     >>> x = space.uniform(8, torch.Generator().manual_seed(0))
     >>> draws = objective.draw(x, torch.Generator().manual_seed(1))
     >>> objective.loss(Table(space), draws).tolist()  # a uniform model: |N| (1 - 2)
@@ -46,8 +47,7 @@ class BregmanObjective:
 
     def check(self, model: Any) -> None:
         """Refuse a model these edges or this ``f`` cannot train, with what to use instead."""
-        space = model.space if isinstance(model, DensityModel) else model.neighborhood.space
-        check_same_space(space, self.edges.space, "model and edges")
+        check_same_space(space_of(model), self.edges.space, "model and edges")
         self.divergence.check_head(model)
         self.edges.check(model)
 

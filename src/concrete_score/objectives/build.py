@@ -1,13 +1,12 @@
-"""Objectives by name: one way to put pieces together for the command line, configurations and figures."""
+"""Objectives by name: one way to put the pieces together, for configurations and experiments alike."""
 
 from functools import partial
 from typing import Any
 
 from concrete_score import registry
-from concrete_score.errors import InputError
+from concrete_score.errors import InputError, Option
 from concrete_score.neighborhoods import hamming
-from concrete_score.objectives import divergences, marginalization
-from concrete_score.objectives import ratio_matching as ratio_matching_module
+from concrete_score.objectives import conditionals, divergences
 from concrete_score.objectives.bregman import BregmanObjective
 from concrete_score.objectives.denoising import Denoising
 from concrete_score.objectives.divergences import Bregman
@@ -20,7 +19,7 @@ def build(name: str, space: Space, **pieces: Any) -> Objective:
     """The registered objective ``name`` on a space.
 
     Args:
-        name: as listed by ``csm list objectives``.
+        name: one of ``registry.names("objectives")``.
         space: the states' space.
         pieces: what the objective is made of: ``neighborhood``, ``edges`` (a registered name), ``proposal``,
             ``noise``, ``f`` (a registered divergence), and options of the edges such as ``m``.
@@ -42,7 +41,7 @@ def on_edges(
     clip: float | None = None,
     **options: Any,
 ) -> BregmanObjective:
-    """A divergence on edges; single-site changes (Hamming) unless told otherwise."""
+    """A divergence on edges; single-site changes (Hamming) by default."""
     estimator: Any = registry.load("edges", edges)
     if proposal is not None:
         return BregmanObjective(divergence, estimator(proposal, **options), clip)
@@ -59,7 +58,7 @@ def denoising(
 ) -> Denoising:
     """D-CSM with any registered ``f``."""
     if noise is None:
-        fix = "try `categorical`, on the command line --set noise=categorical --set noise.weights=0.9"
+        fix = ("try `categorical`: ", Option("set", {"noise": "categorical", "noise.weights": 0.9}))
         raise InputError("a noise for the denoising objective", "none", where="noise", fix=fix)
     return Denoising(registry.load("divergences", f), noise, neighborhood or hamming(space), levels)
 
@@ -68,8 +67,8 @@ csm = partial(on_edges, divergences.csm)
 score_entropy = partial(on_edges, divergences.score_entropy)
 logistic = partial(on_edges, divergences.logistic)
 ratio_matching = partial(on_edges, divergences.ratio_matching)
-ratio_matching_multiclass = ratio_matching_module.ratio_matching_multiclass
-ratio_matching_uncorrected = ratio_matching_module.ratio_matching_uncorrected
-discrete_marginalization = marginalization.discrete_marginalization
-discrete_marginalization_uncorrected = marginalization.discrete_marginalization_uncorrected
+ratio_matching_multiclass = conditionals.ratio_matching_multiclass
+ratio_matching_uncorrected = conditionals.ratio_matching_uncorrected
+discrete_marginalization = conditionals.discrete_marginalization
+discrete_marginalization_uncorrected = conditionals.discrete_marginalization_uncorrected
 maximum_likelihood = MaximumLikelihood

@@ -1,4 +1,9 @@
-"""Objectives written in a model's site conditionals ``q(ξ_i | x_\\i)``: ratio matching and discrete marginalization."""
+"""Objectives written in a model's site conditionals ``q(ξ_i | x_\\i)``: ratio matching and discrete marginalization.
+
+Both come as first published, where the minimizer ignores the data, and as corrected (paper, appendix D). On bits with
+flips the corrected ones are known already (docs/mathematics.md, "Bits: which objectives coincide"): ratio matching is
+the divergence ``f = 1 / (1 + r)``, discrete marginalization is Concrete score matching, ``s² - 2/s - 3`` a flip.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,12 +12,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from concrete_score.errors import InputError
-from concrete_score.neighborhoods import check_same_space
-from concrete_score.objectives.expectation import expectation
+from concrete_score.errors import InputError, check_count
 from concrete_score.protocols import DensityModel
 from concrete_score.shapes import PerState, PerStateTable, States
-from concrete_score.spaces import Space
+from concrete_score.spaces import Space, check_same_space
+from concrete_score.targets.pmf import expectation
 
 CHUNK = 2**20
 
@@ -52,8 +56,8 @@ class SiteConditionalObjective:
     sites: int | None = None
 
     def __post_init__(self) -> None:
-        if self.sites is not None and not 1 <= self.sites <= self.space.num_sites:
-            raise InputError(f"from 1 to {self.space.num_sites} sites", str(self.sites), where="sites")
+        if self.sites is not None:
+            check_count(self.sites, "sites", most=self.space.num_sites)
 
     def check(self, model: Any) -> None:
         """Conditionals over all values of a site need a density."""
@@ -78,7 +82,6 @@ class SiteConditionalObjective:
         return SiteDraws(x, site, torch.full(site.shape, d / self.sites, dtype=torch.float64, device=x.device))
 
     def loss(self, model: Any, draws: SiteDraws) -> PerState:
-        """``(B,)``."""
         self.check(model)
         log_conditional, exists = site_log_conditionals(model, draws.x, draws.site)
         own = draws.x.gather(1, draws.site).long()
@@ -90,6 +93,26 @@ class SiteConditionalObjective:
         site = torch.arange(self.space.num_sites).expand(len(x), -1)
         draws = SiteDraws(x, site, torch.ones(site.shape, dtype=torch.float64))
         return expectation(pmf, self.loss(model, draws))
+
+
+def ratio_matching_multiclass(space: Space, sites: int | None = None) -> SiteConditionalObjective:
+    """The corrected multi-class objective, the paper's *Ratio-fixed*."""
+    return SiteConditionalObjective("ratio_matching_multiclass", ratio_loss, space, sites)
+
+
+def ratio_matching_uncorrected(space: Space, sites: int | None = None) -> SiteConditionalObjective:
+    """The objective as first published, the paper's *Ratio*: its minimizer ignores the data."""
+    return SiteConditionalObjective("ratio_matching_uncorrected", ratio_loss_uncorrected, space, sites)
+
+
+def discrete_marginalization(space: Space, sites: int | None = None) -> SiteConditionalObjective:
+    """The corrected objective, the paper's *Marginal-fixed*."""
+    return SiteConditionalObjective("discrete_marginalization", marginal_loss, space, sites)
+
+
+def discrete_marginalization_uncorrected(space: Space, sites: int | None = None) -> SiteConditionalObjective:
+    """The objective as first published, the paper's *Marginal*: its minimizer ignores the data."""
+    return SiteConditionalObjective("discrete_marginalization_uncorrected", marginal_loss_uncorrected, space, sites)
 
 
 def site_log_conditionals(model: DensityModel, x: Tensor, site: Tensor, chunk: int = CHUNK) -> tuple[Tensor, Tensor]:
@@ -111,3 +134,32 @@ def site_log_conditionals(model: DensityModel, x: Tensor, site: Tensor, chunk: i
         density: Tensor = model.log_density(edited)
         parts.append(density.masked_fill(~exists[start : start + step], -torch.inf).log_softmax(-1))
     return torch.cat(parts), exists
+
+
+def ratio_loss(log_q: Tensor, own: Tensor, exists: Tensor) -> Tensor:
+    """``(1 - q(x_i | x_\\i))² + Σ_{ξ ≠ x_i} q(ξ | x_\\i)²``."""
+    q = log_q.exp()
+    mine = q.gather(-1, own[..., None]).squeeze(-1)
+    return (1 - mine).square() + q.square().sum(-1) - mine.square()
+
+
+def ratio_loss_uncorrected(log_q: Tensor, own: Tensor, exists: Tensor) -> Tensor:
+    """``Σ_ξ (1 - q(ξ | x_\\i))²``: nothing in it depends on the value observed at the site."""
+    return torch.where(exists, (1 - log_q.exp()).square(), 0).sum(-1)
+
+
+def marginal_loss(log_q: Tensor, own: Tensor, exists: Tensor) -> Tensor:
+    """``1 / q(x_i | x_\\i)² - Σ_ξ 2 / q(ξ | x_\\i)``."""
+    mine = log_q.gather(-1, own[..., None]).squeeze(-1)
+    return (-2 * mine).exp() - 2 * _inverse(log_q, exists).sum(-1)
+
+
+def marginal_loss_uncorrected(log_q: Tensor, own: Tensor, exists: Tensor) -> Tensor:
+    """``Σ_ξ (1 - 2 q) / q²``: nothing in it depends on the value observed at the site."""
+    inverse = _inverse(log_q, exists)
+    return (inverse.square() - 2 * inverse).sum(-1)
+
+
+def _inverse(log_q: Tensor, exists: Tensor) -> Tensor:
+    """``1 / q``, 0 at values that do not exist; masked before the exponential, so that gradients stay finite."""
+    return torch.where(exists, (-torch.where(exists, log_q, 0)).exp(), 0)

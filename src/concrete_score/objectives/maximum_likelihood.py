@@ -7,22 +7,21 @@ import torch
 from torch import Tensor
 
 from concrete_score.errors import InputError
-from concrete_score.neighborhoods import check_same_space
-from concrete_score.objectives.expectation import expectation
 from concrete_score.protocols import DensityModel
 from concrete_score.shapes import PerState, PerStateTable, States
-from concrete_score.spaces import Space
+from concrete_score.spaces import Space, check_same_space
+from concrete_score.targets.pmf import expectation
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowDraws:
     """Rows of data: all that is random about the likelihood is which ones."""
 
     x: Tensor
 
-    def rows(self, part: slice) -> "Rows":
+    def rows(self, part: slice) -> "RowDraws":
         """A slice of the batch."""
-        return Rows(self.x[part])
+        return RowDraws(self.x[part])
 
 
 @dataclass(frozen=True)
@@ -49,15 +48,13 @@ class MaximumLikelihood:
             )
         check_same_space(model.space, self.space, "model and objective")
 
-    def draw(self, x: States, generator: torch.Generator, model: Any = None) -> Rows:
-        """The rows themselves."""
-        return Rows(x)
+    def draw(self, x: States, generator: torch.Generator, model: Any = None) -> RowDraws:
+        return RowDraws(x)
 
-    def loss(self, model: Any, draws: Rows) -> PerState:
-        """``(B,)``."""
+    def loss(self, model: Any, draws: RowDraws) -> PerState:
         self.check(model)
         return -model.log_density(draws.x)  # type: ignore[no-any-return]
 
     def exact(self, model: Any, pmf: PerStateTable) -> Tensor:
         """The cross-entropy of ``pmf`` and the model."""
-        return expectation(pmf, self.loss(model, Rows(self.space.enumerate())))
+        return expectation(pmf, self.loss(model, RowDraws(self.space.enumerate())))

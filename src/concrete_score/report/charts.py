@@ -1,18 +1,21 @@
-"""Small pictures in SVG: lines over steps, intervals, points against the diagonal. Colors come from the style sheet."""
+"""Small charts in SVG: lines over steps, intervals, points against the diagonal. Colors come from the style sheet."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import ceil, floor, isfinite, log10
 from typing import NamedTuple
 
-from concrete_score.report.html import Html, shortened, tag
-from concrete_score.report.numbers import tick_text, ticks
+from concrete_score.report.html import Html, number, shortened, tag
 
 WIDTH, HEIGHT = 360, 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 28, 44
-"""Room around the picture for its numbers and words."""
+"""Room around the chart for its numbers and labels."""
 POINTS = 400
 """Points of a line at most."""
+MARGIN = 0.06
+"""Of the range of numbers, left free at each end."""
 COORDINATE = 1
+"""Decimals of a place in the chart."""
 
 
 class Line(NamedTuple):
@@ -23,20 +26,19 @@ class Line(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A place on the x axis that is worth a word."""
+    """A labelled place on the x axis."""
 
     x: float
-    words: str
+    label: str
     kind: str = "mark"
 
 
 class Dot(NamedTuple):
-    """A point with what it is."""
+    """A point whose label is shown as its tooltip."""
 
     x: float
     y: float
-    words: str
-    kind: str = "dot"
+    label: str
 
 
 class Interval(NamedTuple):
@@ -50,7 +52,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Scale:
-    """From numbers to places in the picture.
+    """From numbers to places in the chart.
 
     >>> Scale(0.0, 2.0, 50, 350)(1.0)
     200.0
@@ -66,10 +68,10 @@ class Scale:
         return round(self.start + share * (self.end - self.start), COORDINATE)
 
     @classmethod
-    def around(cls, values: Sequence[float], start: int | float, end: int | float, room: float = 0.06) -> "Scale":
-        """A scale that shows all values, with some room; a single value gets a range of its own."""
+    def around(cls, values: Sequence[float], start: int | float, end: int | float) -> "Scale":
+        """A scale that shows all values, with a margin; a single value gets a range of its own."""
         low, high = min(values), max(values)
-        margin = (high - low) * room or max(abs(high) * 0.05, 0.5)
+        margin = (high - low) * MARGIN or max(abs(high) * 0.05, 0.5)
         return cls(low - margin, high + margin, start, end)
 
 
@@ -79,30 +81,25 @@ def line_chart(
     x_label: str,
     y_label: str,
     title: str,
-    words: str,
+    description: str,
     marks: Sequence[Mark] = (),
-    levels: Sequence[tuple[str, float]] = (),
 ) -> Html:
     """Lines over steps.
 
     Args:
         lines: each with at least one point; steps count from 0.
         x_label, y_label: what the axes are.
-        title, words: what the picture is and what it says, for those who do not see it.
+        title, description: what the chart is and what it shows, for screen readers.
         marks: places on the x axis.
-        levels: ``(kind, y)`` of horizontal lines; those far outside the lines' own range are left out.
     """
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points]
-    reach = max(ys) - min(ys) or 0.01
-    levels = [each for each in levels if min(ys) - 1.5 * reach <= each[1] <= max(ys) + 1.5 * reach]
     x = Scale(0.0, max(*xs, 1.0), LEFT, WIDTH - RIGHT)
-    y = Scale.around([*ys, *(level for _, level in levels)], HEIGHT - BOTTOM, TOP)
+    y = Scale.around(ys, HEIGHT - BOTTOM, TOP)
     drawn: list[object] = [_axes(x, y, x_label, y_label)]
-    drawn += [tag("line", class_=f"level {k}", x1=LEFT, x2=WIDTH - RIGHT, y1=y(v), y2=y(v)) for k, v in levels]
     for mark in marks:
         ends = {"x1": x(mark.x), "x2": x(mark.x), "y1": TOP, "y2": HEIGHT - BOTTOM}
-        drawn.append(tag("line", tag("title", mark.words), class_=mark.kind, **ends))
+        drawn.append(tag("line", tag("title", mark.label), class_=mark.kind, **ends))
     for line in lines:
         points = _thinned(line.points)
         if len(points) > 1:
@@ -110,10 +107,10 @@ def line_chart(
             drawn.append(tag("polyline", class_=f"line {line.kind}", points=places))
         if len(points) <= 40:
             drawn += [tag("circle", class_=f"knot {line.kind}", cx=x(a), cy=y(b), r=2.2) for a, b in points]
-    return _svg(drawn, HEIGHT, title, words)
+    return _svg(drawn, HEIGHT, title, description)
 
 
-def interval_chart(rows: Sequence[Interval], *, x_label: str, title: str, words: str) -> Html:
+def interval_chart(rows: Sequence[Interval], *, x_label: str, title: str, description: str) -> Html:
     """One line a row: a dot with two standard errors to each side."""
     left, top, step = 96, 6, 34
     height = top + step * len(rows) + BOTTOM
@@ -135,7 +132,7 @@ def interval_chart(rows: Sequence[Interval], *, x_label: str, title: str, words:
             ),
             tag("circle", class_=f"knot {row.kind}", cx=x(row.value), cy=at, r=5),
         ]
-    return _svg(drawn, height, title, words)
+    return _svg(drawn, height, title, description)
 
 
 def scatter(
@@ -144,7 +141,7 @@ def scatter(
     x_label: str,
     y_label: str,
     title: str,
-    words: str,
+    description: str,
     most: float = 1.0,
     band: Callable[[float], float] | None = None,
 ) -> Html:
@@ -153,7 +150,7 @@ def scatter(
     Args:
         dots: the points.
         x_label, y_label: what the axes are.
-        title, words: what the picture is and what it says.
+        title, description: what the chart is and what it shows, for screen readers.
         most: where both axes end.
         band: half the height of what chance allows around the diagonal, at each x.
     """
@@ -168,19 +165,20 @@ def scatter(
         drawn.append(tag("polygon", class_="band", points=" ".join(upper + lower)))
     drawn.append(tag("line", class_="diagonal", x1=x(0.0), y1=y(0.0), x2=x(most), y2=y(most)))
     drawn += [
-        tag("circle", tag("title", dot.words), class_=dot.kind, cx=x(dot.x), cy=y(min(dot.y, most)), r=3.4)
-        for dot in dots
+        tag("circle", tag("title", dot.label), class_="dot", cx=x(dot.x), cy=y(min(dot.y, most)), r=3.4) for dot in dots
     ]
-    return _svg(drawn, height, title, words)
+    return _svg(drawn, height, title, description)
 
 
-def heat_map(names: Sequence[str], levels: Sequence[Sequence[tuple[int, str] | None]], title: str, words: str) -> Html:
+def heat_map(
+    names: Sequence[str], levels: Sequence[Sequence[tuple[int, str] | None]], title: str, description: str
+) -> Html:
     """A square of colored cells.
 
     Args:
         names: of rows and columns alike.
-        levels: of each cell ``(level, words)``; None is left empty. Levels are classes of the style sheet.
-        title, words: what the picture is and what it says.
+        levels: of each cell ``(level, label)``; None is left empty. Levels are classes of the style sheet.
+        title, description: what the chart is and what it shows, for screen readers.
     """
     left, top, count = 84, 72, len(names)
     side = min(30.0, (WIDTH - left - 6) / max(1, count))
@@ -197,7 +195,33 @@ def heat_map(names: Sequence[str], levels: Sequence[Sequence[tuple[int, str] | N
             size = {"width": round(side - 1, COORDINATE), "height": round(side - 1, COORDINATE)}
             if cell is not None:
                 drawn.append(tag("rect", tag("title", cell[1]), class_=f"q{cell[0]}", **corner, **size))
-    return _svg(drawn, round(top + side * count + 8), title, words)
+    return _svg(drawn, round(top + side * count + 8), title, description)
+
+
+def ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """About ``count`` round numbers from ``low`` to ``high``.
+
+    >>> ticks(0.0, 1.0), ticks(-2.31, -2.22, 2)
+    ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [-2.3, -2.25])
+    """
+    if not (isfinite(low) and isfinite(high)) or high <= low:
+        return [low]
+    rough = (high - low) / max(1, count)
+    power = 10.0 ** floor(log10(rough))
+    step = min((power * unit for unit in (1, 2, 5, 10)), key=lambda size: abs(size - rough))
+    first, last = ceil(low / step - 1e-9), floor(high / step + 1e-9)
+    return [round(place * step, 12) for place in range(first, last + 1)]
+
+
+def tick_text(value: float, step: float) -> str:
+    """A mark's number, with the digits its neighbors differ in.
+
+    >>> tick_text(0.25, 0.05), tick_text(2000.0, 500.0), tick_text(12000.0, 4000.0)
+    ('0.25', '2,000', '12k')
+    """
+    if step >= 1000 and value % 1000 == 0 and abs(value) >= 10_000:
+        return f"{number(round(value / 1000))}k"
+    return number(round(value)) if step >= 1 else number(value, max(0, -floor(log10(step) + 1e-9)))
 
 
 def _axes(x: Scale, y: Scale, x_label: str, y_label: str, height: int = HEIGHT) -> list[Html]:
@@ -223,10 +247,10 @@ def _x_axis(x: Scale, left: int, height: int, label: str) -> Html:
     return tag("g", drawn)
 
 
-def _svg(drawn: Sequence[object], height: int, title: str, words: str) -> Html:
+def _svg(drawn: Sequence[object], height: int, title: str, description: str) -> Html:
     return tag(
         "svg",
-        tag("desc", words),
+        tag("desc", description),
         drawn,
         class_="chart",
         viewBox=f"0 0 {WIDTH} {height}",

@@ -1,210 +1,103 @@
-"""The health of a fitted model: are its ratios consistent, does its mass leak, do chains mix on it (DESIGN M5, M9)?"""
+"""Whether the model's ratios belong together, chains mix on it, and its mass stays near the data."""
 
-from dataclasses import asdict, dataclass
-from math import isfinite
-from typing import Any
-
-import torch
-from torch import Tensor
-
-from concrete_score.errors import InputError
-from concrete_score.likelihood import exact_sampler
-from concrete_score.neighborhoods import check_same_space, hamming
-from concrete_score.protocols import DensityModel, Neighborhood, NoiseConditional, Samplable, ScoreModel
-from concrete_score.report.consistency import LARGE, Consistency, measure_consistency
-from concrete_score.report.leak import DRAWS, MassLeak, mass_leak
-from concrete_score.report.mixing import KEPT, Mixing, measure_mixing
-from concrete_score.samplers.completions import COMPLETIONS
-from concrete_score.samplers.run import Progress
-from concrete_score.spaces import Space
-from concrete_score.targets.pmf import from_density
-
-ROWS = 256
-"""Rows at which ratios are held against each other."""
-CHAINS = 32
+from concrete_score.diagnostics import RunHealth
+from concrete_score.diagnostics.consistency import LARGE
+from concrete_score.diagnostics.leak import BLIND
+from concrete_score.report.html import (
+    Finding,
+    Section,
+    bar_pair,
+    legend,
+    missing,
+    number,
+    paragraph,
+    percent,
+    side_by_side,
+    significant,
+    stacked,
+    table,
+    tag,
+)
+from concrete_score.report.subject import Missing, Subject
 
 
-@dataclass(frozen=True)
-class RunHealth:
-    """What was found, part by part; a part is None where the model or the data do not allow it."""
-
-    consistency: Consistency
-    leak: MassLeak | None
-    mixing: Mixing | None
-    notes: tuple[str, ...] = ()
-    """Why a part is missing."""
-
-    @property
-    def healthy(self) -> bool:
-        """Whether nothing speaks against the model; chains that stick do where there is no other way to draw."""
-        leaks = self.leak is not None and self.leak.leaks
-        stuck = self.mixing is not None and self.mixing.needed and not self.mixing.mixes
-        return not (leaks or stuck or self.consistency.largest > LARGE)
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """One verdict a part, for people."""
-        parts = [part.words for part in (self.consistency, self.leak, self.mixing) if part is not None]
-        return (*parts, *self.notes)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, null where there is no number."""
-        found: dict[str, Any] = {
-            "healthy": self.healthy,
-            "consistency": asdict(self.consistency),
-            "leak": None,
-            "mixing": None,
-            "words": list(self.words),
-        }
-        if self.leak is not None:
-            found["leak"] = asdict(self.leak) | {"excess": self.leak.excess, "z_score": self.leak.z_score}
-            found["leak"]["leaks"] = self.leak.leaks
-        if self.mixing is not None:
-            found["mixing"] = asdict(self.mixing) | {"mixes": self.mixing.mixes}
-        plain: dict[str, Any] = _plain(found)
-        return plain
+def sampler_section(subject: Subject) -> Section:
+    """Consistency of the ratios, and mixing of chains."""
+    title = "Sampler health"
+    found = subject.health
+    if isinstance(found, Missing):
+        return missing(title, found.why)
+    lead = paragraph(
+        "Chains of single changes, started apart, should forget where they began: an R-hat near 1, many effective"
+        " draws, moves that are accepted. Where the model has exact draws, chains matter for conditional questions"
+        " only.",
+        kind="lead",
+    )
+    messages = [found.consistency.message, *([] if found.mixing is None else [found.mixing.message])]
+    messages += [note for note in found.notes if note.startswith("Mixing")]
+    facts = table(["fact", "value"], _facts(subject, found), numbers=(1,), label=title)
+    body = stacked(lead, side_by_side(facts, stacked(*(paragraph(each) for each in messages))))
+    return Section(title, body, _findings(found))
 
 
-@torch.no_grad()
-def diagnose_run(
-    model: Any,
-    states: Any,
-    neighborhood: Neighborhood | None,
-    generator: torch.Generator,
-    *,
-    held_out: Any = None,
-    kernel: str | None = None,
-    progress: Progress | None = None,
-    looks: int = ROWS,
-    draws: int = DRAWS,
-    kept: int = KEPT,
-    thin: int | None = None,
-) -> RunHealth:
-    """Look a fitted model over.
-
-    Args:
-        model: a density or score model; of a noise-conditional one, its weakest level.
-        states: rows of data ``(N, D)``; None leaves out what needs them.
-        neighborhood: what a single move is, for the leak; the score model's own, or `hamming`, by default.
-        generator: all randomness.
-        held_out: rows to hold against ``states``; by default these are cut in two at random, which is as good:
-            both fresh data and draws are then held against the same half.
-        kernel: the chains' kernel by name; chosen by the model by default.
-        progress: told after every step of the chains.
-        looks: rows at which ratios are held against each other.
-        draws: of the model, for the leak.
-        kept, thin: draws kept of each chain, and steps between them; no chains are run for 0.
-
-    Raises:
-        InputError: neither a density nor a score model, another space, or a kernel that cannot run.
-
-    >>> from concrete_score.targets import Ising, from_density
-    >>> model, g = from_density(Ising((2, 3), 0.2)), torch.Generator().manual_seed(0)
-    >>> health = diagnose_run(model, model.sample(500, g), None, g)
-    >>> health.healthy, health.leak.leaks, [words.split(":")[0] for words in health.words]
-    (True, False, ['Consistent by construction', 'No leak', 'Chains mix'])
-    """
-    model = model.at(0) if isinstance(model, NoiseConditional) else model
-    space = _space(model)
-    moves = neighborhood or (model.neighborhood if isinstance(model, ScoreModel) else hamming(space))
-    check_same_space(space, moves.space, "model and neighborhood")
-    rows = None if states is None else _rows(space, states, "states")
-    held = None if held_out is None else _rows(space, held_out, "held_out")
-    exact = _exact(model, space)
-    starts, origin = _starts(model, space, rows, exact, generator)
-    leak, notes = _leak(exact, rows, held, moves, generator, draws)
-    looked_at = rows if rows is not None else starts if len(starts) else space.uniform(ROWS, generator)
-    agreement = measure_consistency(model, _some(looked_at, looks, generator), generator)
-    mixing = None
-    if kept == 0:
-        notes = (*notes, "Mixing was not looked at: no chains were asked for.")
-    elif len(starts) < 2:
-        notes = (*notes, "Mixing was not looked at: no start of positive probability was found.")
-    else:
-        mixing = measure_mixing(
-            model,
-            starts,
-            generator,
-            start=origin,
-            kernel=kernel,
-            exact=exact,
-            progress=progress,
-            kept=kept,
-            thin=thin,
-        )
-    return RunHealth(agreement, leak, mixing, notes)
+def _facts(subject: Subject, found: RunHealth) -> list[tuple[str, str]]:
+    drawn, agreement, chains = subject.draws, found.consistency, found.mixing
+    facts = []
+    if not isinstance(drawn, Missing):
+        facts.append(("draws of this report by", drawn.method))
+    if chains is not None:
+        total = chains.diagnosis.chains * chains.diagnosis.draws
+        facts += [
+            ("chains", number(chains.diagnosis.chains)),
+            ("kernel", chains.kernel),
+            ("moves accepted", percent(chains.diagnosis.acceptance)),
+            ("R-hat", number(chains.r_hat, 3)),
+            ("effective draws", f"{number(chains.ess, 0)} of {number(total)}"),
+        ]
+        if chains.exact_z is not None:
+            facts.append(("distance to exact draws", f"{number(chains.exact_z, 1, sign=True)} standard errors"))
+    named = {"edges": agreement.mean, "paths": agreement.paths, "best fit": agreement.misfit}
+    facts += [
+        (f"contradiction, {name}", f"{significant(value)} nats") for name, value in named.items() if value is not None
+    ]
+    return facts or [("numbers", "none")]
 
 
-def _leak(
-    exact: Samplable | None,
-    rows: Tensor | None,
-    held: Tensor | None,
-    moves: Neighborhood,
-    generator: torch.Generator,
-    draws: int,
-) -> tuple[MassLeak | None, tuple[str, ...]]:
-    """The leak, or why it is not known."""
-    if rows is None or len(rows) < 2:
-        return None, ("Mass leak was not looked at: it needs rows of data.",)
-    if exact is None:
-        return None, ("Mass leak was not looked at: it needs exact draws of the model, and there are none.",)
-    if held is None:
-        order = torch.randperm(len(rows), generator=generator, device=generator.device).to(rows.device)
-        rows, held = rows[order[len(rows) // 2 :]], rows[order[: len(rows) // 2]]
-    return mass_leak(exact, rows, held, moves, generator, draws), ()
+def _findings(found: RunHealth) -> tuple[Finding, ...]:
+    agreement, chains = found.consistency, found.mixing
+    consistent = Finding(agreement.by_construction or agreement.largest <= LARGE, agreement.message)
+    if chains is None:
+        return (consistent, *(Finding(None, note) for note in found.notes if note.startswith("Mixing")))
+    good = chains.mixes and chains.agrees
+    return (consistent, Finding(True if good else False if chains.needed else None, chains.message))
 
 
-def _starts(
-    model: Any, space: Space, rows: Tensor | None, exact: Samplable | None, generator: torch.Generator
-) -> tuple[Tensor, str]:
-    """Possible states ``(C, D)`` and where they are from: rows, else the model's own draws, else uniform ones."""
-    if rows is not None:
-        found, origin = _some(rows, 4 * CHAINS, generator), "data"
-    elif exact is not None:
-        found, origin = exact.sample(CHAINS, generator), "model"
-    else:
-        found, origin = space.uniform(4 * CHAINS, generator), "uniform"
-    if isinstance(model, DensityModel):
-        found = found[model.log_density(found).isfinite()]
-    if 0 < len(found) < CHAINS:
-        found = found.repeat(-(-CHAINS // len(found)), 1)
-    return found[:CHAINS], origin
-
-
-def _exact(model: Any, space: Space) -> Samplable | None:
-    """What draws the model's exact samples: itself, or a table of all its states where they are few."""
-    own = exact_sampler(model)
-    if own is not None or not isinstance(model, DensityModel) or space.num_states > COMPLETIONS:
-        return own
-    return from_density(model)
-
-
-def _some(rows: Tensor, most: int, generator: torch.Generator) -> Tensor:
-    if len(rows) <= most:
-        return rows
-    return rows[torch.randperm(len(rows), generator=generator, device=generator.device)[:most].to(rows.device)]
-
-
-def _rows(space: Space, states: Any, name: str) -> Tensor:
-    rows = space.check(states, name)
-    if rows.ndim != 2 or not len(rows):
-        raise InputError(f"rows of shape (N, {space.num_sites}), at least one", f"shape {tuple(rows.shape)}", name)
-    return rows
-
-
-def _space(model: Any) -> Space:
-    if isinstance(model, DensityModel):
-        return model.space
-    if isinstance(model, ScoreModel):
-        return model.neighborhood.space
-    fix = "it must offer `log_density(x)`, or `neighborhood` and `log_ratios(x)`"
-    raise InputError("a density model or a score model", type(model).__name__, where="model", fix=fix)
-
-
-def _plain(value: Any) -> Any:
-    """A number that is none becomes null, all through."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
+def leak_section(subject: Subject) -> Section:
+    """Draws and held-out rows that are neither a known row nor one change away."""
+    title = "Mass leak"
+    health = subject.health
+    if isinstance(health, Missing):
+        return missing(title, health.why)
+    found = health.leak
+    if found is None:
+        why = next((note for note in health.notes if note.startswith("Mass leak")), "Mass leak was not looked at.")
+        section = missing(title, why)
+        return Section(title, section.body, (Finding(None, why),))
+    lead = paragraph(
+        "The share of the model's draws that are neither a training row nor one change away from one, beside the same"
+        " share of unseen rows. The draws of a sound model lie there as often as fresh data do, and no more.",
+        kind="lead",
+    )
+    most = max(found.model, found.held_out, 0.05)
+    bars = tag("div", bar_pair(found.held_out, found.model, most), class_="wide")
+    rows = [
+        ("unseen rows outside", percent(found.held_out, 2), f"{found.rows:,} rows"),
+        ("draws outside", percent(found.model, 2), f"{found.draws:,} draws"),
+        ("excess", percent(found.excess, 2), f"{significant(found.z_score, 2)} standard errors"),
+    ]
+    numbers = table(["what", "share", "of"], rows, numbers=(1,), label=title)
+    keys = legend(("data", "unseen rows outside"), ("model", "draws outside"))
+    note = paragraph(f"Bars from 0 to {percent(most, 0)}.", kind="note")
+    good = False if found.leaks else None if found.held_out > BLIND else True
+    body = stacked(lead, keys, bars, note, numbers, paragraph(found.message))
+    return Section(title, body, (Finding(good, found.message),))

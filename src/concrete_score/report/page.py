@@ -5,19 +5,46 @@ from importlib.resources import files
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from concrete_score import __version__
 from concrete_score.files import write_text
-from concrete_score.report.html import Html, shortened, tag
-from concrete_score.report.overview import headline, overview
-from concrete_score.report.parts import MakeSection, Section, stacked
-from concrete_score.report.sections import SECTIONS
+from concrete_score.report.draws import dependence_section, marginals_section
+from concrete_score.report.examples import examples_section
+from concrete_score.report.health import leak_section, sampler_section
+from concrete_score.report.history import configuration_section, grids_section, training_section
+from concrete_score.report.html import (
+    Html,
+    MakeSection,
+    Section,
+    finding_list,
+    number,
+    shortened,
+    stacked,
+    tag,
+    tile_list,
+)
+from concrete_score.report.likelihood import likelihood_section
 from concrete_score.report.subject import Subject
 from concrete_score.runs import REPORT, Run
+from concrete_score.spaces import describe_count
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-"""What a browser may load or run for this page: nothing, but its own styles and pictures."""
+"""What a browser may load or run for this page: nothing, but its own styles and images."""
+
+SECTIONS: tuple[MakeSection, ...] = (
+    likelihood_section,
+    training_section,
+    marginals_section,
+    dependence_section,
+    examples_section,
+    sampler_section,
+    leak_section,
+    configuration_section,
+)
+"""In their order: each a function from a `Subject` to a `Section`."""
+GRID_SECTIONS: tuple[MakeSection, ...] = (grids_section, training_section, configuration_section)
+"""Those of data that are looked at side by side."""
 
 
 @torch.no_grad()
@@ -26,6 +53,7 @@ def write_report(
     train: Tensor,
     held_out: Tensor | None = None,
     *,
+    model: nn.Module | None = None,
     device: str | torch.device = "cpu",
     sections: Sequence[MakeSection] | None = None,
 ) -> Path:
@@ -35,6 +63,7 @@ def write_report(
         run: with its best model.
         train: the rows it learned from ``(N, D)``.
         held_out: rows it did not learn from ``(M, D)``.
+        model: the run's best one where it is built already; it is copied. By default it is read from the run.
         device: where to compute.
         sections: functions from a `Subject` to a `Section`, in their order; by default those of the codec's kind.
 
@@ -42,18 +71,18 @@ def write_report(
         InputError: the run has no model yet, or rows of another space.
     """
     path = run.path / REPORT
-    write_text(path, render(Subject.of(run, train, held_out, device), sections))
+    write_text(path, render(Subject.of(run, train, held_out, device, model), sections))
     return path
 
 
 def render(subject: Subject, sections: Sequence[MakeSection] | None = None) -> str:
-    """The page."""
-    sections = SECTIONS[subject.run.codec.kind] if sections is None else sections
+    """The page as text; without ``sections`` it has those of the subject's kind of data."""
+    sections = sections or (GRID_SECTIONS if subject.codec.has_grid else SECTIONS)
     made = [section for make in sections if (section := make(subject)) is not None]
     body = stacked(
         tag("a", "Skip to the report", href="#report", class_="skip"),
-        headline(subject),
-        tag("main", overview(made), _links(made), map(_section, made), id="report"),
+        _headline(subject),
+        tag("main", _overview(made), _links(made), map(_section, made), id="report"),
         _footer(subject),
     )
     return f"<!doctype html>\n{tag('html', _head(subject), tag('body', body), lang='en')}\n"
@@ -74,6 +103,37 @@ def _head(subject: Subject) -> Html:
     )
 
 
+def _overview(sections: Sequence[Section]) -> Html:
+    """Large numbers, then every finding: first those that need a look, last those that are not known."""
+    findings = [finding for section in sections for finding in section.findings]
+    findings.sort(key=lambda finding: (False, True, None).index(finding.good))
+    bad = sum(finding.good is False for finding in findings)
+    verdict = "Nothing speaks against this model." if not bad else f"{bad} of {len(findings)} findings need a look."
+    numbers = tile_list([tile for section in sections for tile in section.tiles])
+    return stacked(numbers, tag("h2", verdict, class_="verdict"), finding_list(findings))
+
+
+def _headline(subject: Subject) -> Html:
+    """The run's name, what was trained, and how much data there was."""
+    recipe, held = subject.run.recipe, 0 if subject.held_out is None else len(subject.held_out)
+    rows, columns = subject.codec.noun, subject.codec.site_noun
+    facts = [
+        f"model {recipe.model}",
+        f"objective {recipe.objective}",
+        *([f"edges {recipe.edges}"] if recipe.edges else []),
+        *([f"neighborhood {recipe.neighborhood}"] if recipe.neighborhood else []),
+        f"{number(len(subject.train))} {rows} of {number(subject.space.num_sites)} {columns}",
+        f"{describe_count(subject.space.num_states)} states",
+        f"{number(held)} {rows} held out",
+    ]
+    return tag(
+        "header",
+        tag("p", "concrete-score report", class_="eyebrow"),
+        tag("h1", subject.run.path.resolve().name),
+        tag("ul", [tag("li", fact) for fact in facts], class_="facts"),
+    )
+
+
 def _links(sections: Sequence[Section]) -> Html:
     links = [tag("li", tag("a", section.title, href=f"#{section.anchor}")) for section in sections]
     return tag("nav", tag("ul", links), aria_label="Sections")
@@ -86,5 +146,5 @@ def _section(section: Section) -> Html:
 def _footer(subject: Subject) -> Html:
     info = subject.run.info
     facts = [shortened(str(info[name]), 40) for name in ("id", "created", "seed")]
-    words = f"Run {facts[0]}, begun {facts[1]}, seed {facts[2]}. Written by concrete-score {__version__}."
-    return tag("footer", tag("p", words))
+    line = f"Run {facts[0]}, begun {facts[1]}, seed {facts[2]}. Written by concrete-score {__version__}."
+    return tag("footer", tag("p", line))

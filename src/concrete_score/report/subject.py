@@ -1,15 +1,20 @@
-"""What a report is about: a run, its model, the rows it learned from and those it did not see."""
+"""What a report is about: a run, its model, the rows it learned from and those it did not see.
+
+All that depends on the kind of data is asked of a codec here, and in no other file of this room.
+"""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from concrete_score.baselines.counts import check_states
-from concrete_score.data import TableCodec
+from concrete_score.codecs import Codec
+from concrete_score.diagnostics import Effort, RunHealth, diagnose_run, draw_by_chains
 from concrete_score.errors import InputError
 from concrete_score.fitted import Drawn, Fitted
 from concrete_score.likelihood import exact_sampler
@@ -17,20 +22,22 @@ from concrete_score.likelihood.views import RECOVERED
 from concrete_score.neighborhoods import hamming
 from concrete_score.protocols import DensityModel, NoiseConditional, Samplable
 from concrete_score.randomness import generator
-from concrete_score.report.chains import draw_by_chains
-from concrete_score.report.effort import Effort
-from concrete_score.report.health import RunHealth, diagnose_run
 from concrete_score.runs import Run
 from concrete_score.samplers.completions import COMPLETIONS
 from concrete_score.spaces import Space
-
-if TYPE_CHECKING:
-    from concrete_score.report.comparison import Comparison
 
 DRAWS = 10_000
 """Rows drawn of the model."""
 CELLS = 2**24
 """Cells of the rows that are looked at: more rows than this allows are drawn from."""
+
+
+class SiteNames(NamedTuple):
+    """What a site and its values are called in the data."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -58,20 +65,25 @@ class Subject:
 
     @classmethod
     def of(
-        cls, run: Run, train: Tensor, held_out: Tensor | None = None, device: str | torch.device = "cpu"
+        cls,
+        run: Run,
+        train: Tensor,
+        held_out: Tensor | None = None,
+        device: str | torch.device = "cpu",
+        model: nn.Module | None = None,
     ) -> "Subject":
-        """The subject of a run on disk.
+        """The subject of a run on disk; ``model`` is its best one where it is built already, and stays as it is.
 
         Raises:
             InputError: the run has no model yet, or rows of another space.
         """
-        model = run.model().double().to(device)
+        model = (run.model() if model is None else deepcopy(model).requires_grad_(False)).double().to(device)
         held = None if held_out is None or not len(held_out) else check_states(held_out.to(device), run.space)
         return cls(run, Fitted(model, run.space), check_states(train.to(device), run.space), held)
 
     @property
     def space(self) -> Space:
-        """Of the rows."""
+        """That of the rows and the model."""
         return self.fitted.space
 
     @property
@@ -91,15 +103,24 @@ class Subject:
         return self.space.num_states <= (COMPLETIONS if self.is_density else RECOVERED)
 
     @property
+    def codec(self) -> Codec:
+        """What the data are called and how they are shown."""
+        return self.run.codec
+
+    @cached_property
+    def sites(self) -> tuple[SiteNames, ...]:
+        """The names of columns or pixels, and of their values."""
+        codec = self.codec
+        return tuple(SiteNames(name, codec.site_kind(d), codec.labels(d)) for d, name in enumerate(codec.names))
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
-        """The columns."""
-        codec = self.run.codec
-        return codec.names if isinstance(codec, TableCodec) else tuple(f"site {d}" for d in range(self.space.num_sites))
+        """Those of the columns alone."""
+        return tuple(site.name for site in self.sites)
 
     def label(self, site: int, value: int) -> str:
-        """A cell's value in the words of the table."""
-        codec = self.run.codec
-        return codec.sites[site].labels[value] if isinstance(codec, TableCodec) else str(value)
+        """A cell's value as the data spell it."""
+        return self.sites[site].labels[value]
 
     @property
     def judged(self) -> Tensor:
@@ -107,9 +128,10 @@ class Subject:
         return self.train if self.held_out is None else self.held_out
 
     @property
-    def judged_words(self) -> str:
+    def judged_name(self) -> str:
         """What they are called."""
-        return "training rows (none were held out)" if self.held_out is None else "held-out rows"
+        rows = self.codec.noun
+        return f"training {rows} (none were held out)" if self.held_out is None else f"held-out {rows}"
 
     @cached_property
     def effort(self) -> Effort:
@@ -134,13 +156,6 @@ class Subject:
         return exact_sampler(self.fitted.model)
 
     @cached_property
-    def comparison(self) -> "Comparison":
-        """The likelihood of the judged rows, beside that of simpler models."""
-        from concrete_score.report.comparison import compare
-
-        return compare(self)
-
-    @cached_property
     def draws(self) -> Drawn | Missing:
         """Rows drawn of the model: exact where that can be had at once, else by chains that are kept short."""
         gen = self.generator("sampled rows")
@@ -154,7 +169,7 @@ class Subject:
 
     @cached_property
     def health(self) -> RunHealth | Missing:
-        """Contradictions, leak and mixing, in a bounded time; `csm diagnose` takes longer and sees more."""
+        """Contradictions, leak and mixing, in a bounded time; the diagnose command takes longer and sees more."""
         slots = max(1, hamming(self.space).num_slots)
         states = max(200, min(2000, 5 * 10**6 // slots))
         held = None if self.held_out is None else self.some(self.held_out, 2 * states, "health")

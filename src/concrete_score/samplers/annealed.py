@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from concrete_score.errors import InputError, nearest
+from concrete_score.errors import InputError, check_count, nearest
+from concrete_score.models.layers import SiteTable
 from concrete_score.noise import FactorizedNoise
-from concrete_score.noise.bridge import bridge, reverse_log_probs
+from concrete_score.noise.factorized import bridge, reverse_log_probs
+from concrete_score.noise.tables import inside
 from concrete_score.protocols import Enumerable, Kernel, Neighborhood, ScoreModel
 from concrete_score.samplers import matrices
 from concrete_score.samplers.base import check_start
-from concrete_score.samplers.clean import check_noise, clean_log_probs
-from concrete_score.samplers.heat_bath import HeatBath, draw_sites, site_matrix
+from concrete_score.samplers.gibbs import HeatBath, check_all_changes, conditionals, draw_sites, site_matrix
 from concrete_score.samplers.informed import Informed
 from concrete_score.samplers.mh import MetropolisHastings
 from concrete_score.shapes import PerSlot, States
@@ -46,7 +47,7 @@ class Stage(NamedTuple):
     acceptance: float | None
     """Share of accepted moves at this level; None where nothing was proposed."""
     clean_log_probs: Tensor | None = None
-    """What the last pass said of clean values ``(C, D, V)``; with the final denoising only."""
+    """The last pass's log-probabilities of clean values ``(C, D, V)``; with the final denoising only."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +55,7 @@ class Annealed:
     """Uniform noise, then ``steps`` moves at each level from the strongest to the weakest, then a denoising.
 
     It is a start that becomes a sample, not a kernel. With an exact kernel and ``descent="keep"`` the chains tend, with
-    the steps, to the weakest level's noisy distribution; `notes` says what is not exact. `law` gives, on enumerable
+    the steps, to the weakest level's noisy distribution; `notes` lists what is not exact. `law` gives, on enumerable
     spaces, the exact distribution of what comes out.
 
     Args:
@@ -95,8 +96,8 @@ class Annealed:
             if value not in known:
                 raise InputError(f"one of {', '.join(known)}", repr(value), where=name, fix=nearest(value, known))
         for name, count in (("steps", self.steps), ("renoise_every", self.renoise_every)):
-            if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
-                raise InputError("a whole number of at least 1", repr(count), where=name)
+            if count is not None:
+                check_count(count, name)
         if self.kernel is None and self.descent == "keep":
             raise InputError("moves within the levels or between them", "neither", "kernel", "use descent='reverse'")
         bad = [level for level in self.schedule if not 0 <= level < noise.num_levels]
@@ -108,12 +109,10 @@ class Annealed:
 
     @property
     def space(self) -> Space:
-        """The noise's."""
         return self.noise.space
 
     @property
     def noise(self) -> FactorizedNoise:
-        """The model's."""
         noise: FactorizedNoise = self.model.noise
         return noise
 
@@ -301,6 +300,64 @@ class _Counted:
     def clean(self, noise: FactorizedNoise, level: int, x: States) -> Tensor:
         self.passes += 1
         return clean_log_probs(self.model, noise, level, x)
+
+
+def clean_log_probs(model: Any, noise: FactorizedNoise, level: int, x: States) -> SiteTable:
+    """``log P(x_d = v | x̃)`` of every site at one level ``(C, D) -> (C, D, V)``; one pass.
+
+    A denoising head gives it. From any other head's ratios it follows by undoing the noise: the noisy conditional of a
+    site is ``q̃(b) = Σ_v π(v) q(b | v)``, so ``π = q̃ Q⁻¹`` and ``P(v | x̃) ∝ π(v) q(x̃_d | v)``. Ratios that belong to no
+    noisy distribution may make π negative somewhere; it is cut at 0 there.
+
+    Args:
+        model: the score model of that level.
+        noise: the levels' noise.
+        level: which.
+        x: noisy states ``(C, D)``.
+
+    Raises:
+        InputError: a model that does not list every value of a site.
+
+    >>> from concrete_score.models.ideal import IdealDenoiser
+    >>> from concrete_score.neighborhoods import hamming
+    >>> from concrete_score.noise import categorical
+    >>> from concrete_score.spaces import Space
+    >>> ideal = IdealDenoiser.of(torch.tensor([0.2, 0.8]), categorical(Space((2,)), [0.75]), hamming(Space((2,))))
+    >>> clean_log_probs(ideal.at(0), ideal.noise, 0, torch.tensor([[0]])).exp()
+    tensor([[[0.4286, 0.5714]]], dtype=torch.float64)
+    """
+    if hasattr(model, "clean_log_probs"):
+        found: Tensor = model.clean_log_probs(x)
+        return found
+    check_all_changes(model)
+    noisy = conditionals(model, x).double().exp()
+    table = noise.table[level].to(x.device)
+    stored = table[:1] if table.stride(0) == 0 else table
+    own = inside(noise.space, *stored.shape[:2]).to(x.device)
+    # Padding becomes an identity block, so that it is undone without touching the site itself.
+    kernel = stored.exp() + (~own).double() * torch.eye(own.shape[-1], dtype=torch.float64, device=x.device)
+    prior = torch.linalg.solve(kernel.transpose(-2, -1), noisy[..., None]).squeeze(-1).clamp_min(0)
+    site = torch.arange(x.shape[-1], device=x.device) % len(stored)
+    likelihood = stored[site, :, x]
+    recovered: Tensor = (prior.log() + likelihood).log_softmax(-1)
+    return recovered
+
+
+def check_noise(model: Any) -> FactorizedNoise:
+    """The noise of a noise-conditional model, which must be known as a table.
+
+    Raises:
+        InputError: a model without levels, or with another kind of noise.
+    """
+    noise = getattr(model, "noise", None)
+    if not isinstance(noise, FactorizedNoise) or not hasattr(model, "at"):
+        raise InputError(
+            "a noise-conditional model, with `at(level)` and a noise of independent sites",
+            type(model).__name__,
+            where="model",
+            fix="build it with a noise such as `binarized_gaussian`",
+        )
+    return noise
 
 
 annealed_mh = partial(Annealed, kernel=MetropolisHastings, steps=400)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from concrete_score.errors import InputError
 from concrete_score.protocols import Neighborhood, SiteNeighborhood
+from concrete_score.randomness import uniform
 from concrete_score.shapes import Mask, PerSlot, PerState, Slots, States
 from concrete_score.spaces import Space, as_tensor
 
@@ -89,16 +90,6 @@ def check_share(value: float, name: str) -> None:
     """Laziness: a probability below one, else no chain ever moves."""
     if not 0 <= value < 1:
         raise InputError("a probability from 0 to below 1", str(value), where=name)
-
-
-def uniform(
-    shape: tuple[int, ...],
-    generator: torch.Generator,
-    device: torch.device,
-    dtype: torch.dtype = torch.float64,
-) -> Tensor:
-    """Uniforms in [0, 1); drawn in the type asked for, since rounding one down to it could give 1."""
-    return torch.rand(shape, generator=generator, dtype=dtype, device=generator.device).to(device)
 
 
 def accept(log_ratio: PerState, generator: torch.Generator) -> Tensor:

@@ -79,7 +79,7 @@ def free_sites(clamped: Known) -> int:
 
 
 def possible_starts(model: Any, x: Rows, observed: Known, space: Space, generator: torch.Generator) -> Rows:
-    """Rows whose blanks are uniform, drawn anew where a density says impossible ``(C, D)``.
+    """Rows whose blanks are uniform, drawn anew where the density is zero ``(C, D)``.
 
     Raises:
         InputError: no possible start was found for a row.
@@ -141,7 +141,7 @@ def long_chains(
     generator: torch.Generator,
     progress: Progress | None = None,
 ) -> tuple[Integer[Tensor, "draws sites"], tuple[str, ...]]:
-    """``n`` draws of one row's conditional ``(n, D)``, spread over chains, and what speaks against them.
+    """``n`` draws of one row's conditional ``(n, D)``, spread over chains, and warnings about them.
 
     Args:
         kernel: what to run.

@@ -1,6 +1,7 @@
 """All ways to fill the blanks of rows, weighed by a density: exact conditionals wherever they can be counted."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from torch import Tensor
 from concrete_score.errors import InputError
 from concrete_score.models.layers import draw_categories
 from concrete_score.protocols import DensityModel
-from concrete_score.samplers.base import uniform
+from concrete_score.randomness import uniform
 from concrete_score.shapes import States
 from concrete_score.spaces import ENUMERATION_LIMIT, Space
 from concrete_score.targets.pmf import Pmf, from_density
@@ -30,6 +31,9 @@ Rows = Integer[Tensor, "rows sites"]
 Known = Bool[Tensor, "rows sites"]
 """Which cells of a row are known ``(N, D)``."""
 
+RowName = Callable[[int], str]
+"""How messages call a row, such as by its place in a file; from its number among the rows given."""
+
 
 class Cells(NamedTuple):
     """Blank cells with the distribution of what belongs there."""
@@ -42,21 +46,61 @@ class Cells(NamedTuple):
     """``log q(x_site = v | observed cells of the row)`` ``(B, V)``; -inf beyond a site's size."""
 
 
-class Impossible(InputError):
-    """A row whose observed cells have probability zero, so that nothing can be said given them.
+def row_by_number(row: int) -> str:
+    """The default `RowName`.
+
+    >>> row_by_number(3)
+    'row 3'
+    """
+    return f"row {row}"
+
+
+class RowError(InputError):
+    """A mistake in one row, which `in_rows` calls by its place in a larger table."""
+
+    def __init__(self, row: int, expected: str, came: str, fix: str, row_name: RowName = row_by_number) -> None:
+        self.row = row
+        super().__init__(expected, came, row_name(row), fix)
+
+    def renamed(self, row: int, row_name: RowName) -> "RowError":
+        """The same mistake in the row of another number and name."""
+        return RowError(row, self.expected, self.came, str(self.fix), row_name)
+
+
+class Impossible(RowError):
+    """A row whose observed cells have probability zero: there is no distribution given them.
 
     >>> print(Impossible(3))
     row 3: expected observed cells that the model gives some probability, got probability 0; ...
     """
 
-    def __init__(self, row: int, came: str = "probability 0") -> None:
-        self.row = row
-        super().__init__(
-            "observed cells that the model gives some probability",
-            came,
-            where=f"row {row}",
-            fix="leave a cell of that row blank, or fit a model without zeros",
-        )
+    def __init__(self, row: int, came: str = "probability 0", row_name: RowName = row_by_number) -> None:
+        expected = "observed cells that the model gives some probability"
+        fix = "leave a cell of that row blank, or fit a model without zeros"
+        super().__init__(row, expected, came, fix, row_name)
+
+    def renamed(self, row: int, row_name: RowName) -> "Impossible":
+        """The same of another row."""
+        return Impossible(row, self.came, row_name)
+
+
+@contextmanager
+def in_rows(rows: Tensor, row_name: RowName = row_by_number) -> Iterator[None]:
+    """Within it only some rows of a table are known; a `RowError` about one of them names its place in the table.
+
+    Args:
+        rows: the place of each ``(R,)``.
+        row_name: what a row of the table is called.
+
+    >>> with in_rows(torch.tensor([4, 7]), lambda row: f"line {row + 2}"):
+    ...     raise Impossible(1)
+    Traceback (most recent call last):
+    concrete_score.samplers.completions.Impossible: line 9: expected observed cells that the model gives ...
+    """
+    try:
+        yield
+    except RowError as error:
+        raise error.renamed(int(rows[error.row]), row_name) from None
 
 
 def count_completions(space: Space, observed: Known) -> Float[Tensor, " rows"]:
@@ -138,16 +182,14 @@ class Completions:
         weights = torch.cat(parts, -1)
         if not (weights < torch.inf).all():
             row = int(rows[(~(weights < torch.inf)).any(-1).nonzero()[0, 0]])
-            raise InputError(
-                "a log-density below infinity", "another", where=f"completions of row {row}", fix="the model is broken"
-            )
+            raise RowError(row, "completions of a log-density below infinity", "another", "the model is broken")
         impossible = (weights == -torch.inf).all(-1)
         if impossible.any():
             raise Impossible(int(rows[impossible.nonzero()[0, 0]]))
         return weights
 
     def _states(self, rows: Tensor, completion: Tensor) -> States:
-        """Rows with their blanks filled as completions number ``(R, C)`` say ``(R, C, D)``."""
+        """Rows with their blanks filled by the completions of these numbers ``(R, C)`` ``(R, C, D)``."""
         blanks = self._blanks(rows)
         states = self.x[rows][:, None].expand(-1, completion.shape[1], -1).clone()
         value = completion[..., None] // blanks.stride[:, None] % blanks.size[:, None]

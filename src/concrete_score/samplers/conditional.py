@@ -1,6 +1,6 @@
-"""Conditional draws and the distributions of blank cells, by the best method each row allows (DESIGN M13, §5)."""
+"""Conditional draws and the distributions of blank cells, by the best method each row allows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -9,22 +9,28 @@ import torch
 from jaxtyping import Integer
 from torch import Tensor
 
-from concrete_score.baselines.conditionals import Conditionals, check_query
+from concrete_score.baselines.conditionals import Conditionals
 from concrete_score.errors import InputError
-from concrete_score.models.table import Table
+from concrete_score.models.densities import Table
 from concrete_score.protocols import DensityModel
 from concrete_score.samplers.clamped import default_kernel, named_kernel
-from concrete_score.samplers.completions import COMPLETIONS, Cells, Impossible, Known
-from concrete_score.samplers.methods import Chains, ClosedForm, Enumeration, Importance, Method, Order
-from concrete_score.samplers.resampling import proposals
+from concrete_score.samplers.completions import COMPLETIONS, Cells, Known, RowName, in_rows, row_by_number
+from concrete_score.samplers.methods import (
+    Chains,
+    ClosedForm,
+    ConditionalMethod,
+    Enumeration,
+    ImportanceResampling,
+    Order,
+)
 from concrete_score.samplers.run import Progress
-from concrete_score.spaces import ENUMERATION_LIMIT, Space
+from concrete_score.spaces import ENUMERATION_LIMIT, Space, check_query
 from concrete_score.targets.pmf import Pmf
 
 
 @dataclass(frozen=True, eq=False)
 class Completed:
-    """Completed rows, by which methods, and what speaks against them."""
+    """Completed rows, the methods used, and warnings about them."""
 
     states: Integer[Tensor, "draws rows sites"]
     """``(M, N, D)``."""
@@ -33,7 +39,7 @@ class Completed:
 
 
 class Found(NamedTuple):
-    """Distributions of the blanks of some rows, by one method, and what speaks against the last ones given."""
+    """Distributions of the blanks of some rows, by one method; the last one given carries the warnings."""
 
     cells: Cells
     method: str
@@ -54,7 +60,7 @@ class Conditioner:
         limit: completions of a row to enumerate; None is `COMPLETIONS`, or all where they are only looked up.
         sampler: a registered kernel instead: ``exact`` enumerates, ``ancestral`` takes the model's own draws, any other
             runs chains.
-        subject: what a row is called in warnings.
+        subject: what a row is called in warnings and errors.
         method: the one to use instead of any, such as `FromNoise`.
 
     Raises:
@@ -72,15 +78,14 @@ class Conditioner:
     density: DensityModel | None = None
     limit: int | None = None
     sampler: str | None = None
-    subject: Callable[[int], str] = lambda row: f"row {row}"
-    method: Method | None = None
+    subject: RowName = row_by_number
+    method: ConditionalMethod | None = None
 
     def __post_init__(self) -> None:
         self._methods  # noqa: B018 - built, and thereby checked, at once
 
     @property
     def space(self) -> Space:
-        """The model's."""
         space: Space = self.model.space if isinstance(self.model, DensityModel) else self.model.neighborhood.space
         return space
 
@@ -94,7 +99,7 @@ class Conditioner:
             observed: bool ``(N, D)``.
             draws: of each row, M.
             generator: all randomness.
-            progress: told how many rows are done; for a single row of chains, how many steps.
+            progress: called with the rows done and all rows; for a single row of chains, with steps.
 
         Raises:
             Impossible: a row whose observed cells have probability zero.
@@ -104,11 +109,12 @@ class Conditioner:
         tally = _Tally(self.subject)
         # An order's draws cost one pass each, which is less than enumerating for one or a few.
         for method, part in self._shares(known, ("closed_form", "order", "enumeration")):
-            for piece in _located(method.draw(rows[part], known[part], draws, generator, progress), part):
-                states[:, part[piece.rows]] = piece.states
-                tally.note(method, part[piece.rows], piece.quality, piece.warnings)
-                if progress is not None and len(rows) > 1:
-                    progress(tally.rows, len(rows))
+            with in_rows(part, self.subject):
+                for piece in method.draw(rows[part], known[part], draws, generator, progress):
+                    states[:, part[piece.rows]] = piece.states
+                    tally.note(method, part[piece.rows], piece.quality, piece.warnings)
+                    if progress is not None and len(rows) > 1:
+                        progress(tally.rows, len(rows))
         return Completed(states, tally.method, tally.warnings(draws))
 
     def cells(
@@ -122,18 +128,19 @@ class Conditioner:
         rows, known = check_query(x, observed, self.space)
         tally = _Tally(self.subject)
         for method, part in self._shares(known, ("closed_form", "enumeration", "order")):
-            for spread in _located(method.cells(rows[part], known[part], generator), part):
-                tally.note(method, part[spread.rows], spread.quality, spread.warnings)
-                cells = spread.cells
-                yield Found(Cells(part[cells.row], cells.site, cells.log_probs), tally.method)
-                if progress is not None:
-                    progress(tally.rows, len(rows))
+            with in_rows(part, self.subject):
+                for spread in method.cells(rows[part], known[part], generator):
+                    tally.note(method, part[spread.rows], spread.quality, spread.warnings)
+                    cells = spread.cells
+                    yield Found(Cells(part[cells.row], cells.site, cells.log_probs), tally.method)
+                    if progress is not None:
+                        progress(tally.rows, len(rows))
         empty = torch.empty(0, dtype=torch.int64, device=rows.device)
         nothing = Cells(empty, empty, torch.empty(0, max(self.space.sizes), dtype=torch.float64, device=rows.device))
         yield Found(nothing, tally.method, tally.warnings(0))
 
-    def _shares(self, observed: Known, preferred: tuple[str, ...]) -> Iterator[tuple[Method, Tensor]]:
-        """Methods with the rows each of them serves; rows without a blank are nobody's."""
+    def _shares(self, observed: Known, preferred: tuple[str, ...]) -> Iterator[tuple[ConditionalMethod, Tensor]]:
+        """Methods with the rows each of them serves; rows without a blank need none."""
         left = ~observed.all(-1)
         rank = {name: place for place, name in enumerate(preferred)}
         shares = []
@@ -159,7 +166,7 @@ class Conditioner:
         )
 
     @cached_property
-    def _methods(self) -> tuple[Method, ...]:
+    def _methods(self) -> tuple[ConditionalMethod, ...]:
         if self.method is not None:
             return (self.method,)
         if self.sampler is None:
@@ -167,31 +174,37 @@ class Conditioner:
         named = {"exact": self._exact, "ancestral": self._own}
         return named[self.sampler]() if self.sampler in named else (self._chains(self.sampler),)
 
-    def _by_default(self) -> tuple[Method, ...]:
+    def _by_default(self) -> tuple[ConditionalMethod, ...]:
         if isinstance(self.model, Conditionals):
             return (ClosedForm(self.model),)
-        density, propose = self._enumerated, proposals(self.model)
-        counted: tuple[Method, ...] = () if density is None else (Enumeration(density, self._limit(density)),)
+        density, propose = self._enumerated, getattr(self.model, "propose_given", None)
+        counted: tuple[ConditionalMethod, ...] = (
+            () if density is None else (Enumeration(density, self._limit(density)),)
+        )
         if propose is not None:
-            return (*self._orders(), *counted, Importance(self.model, propose))
+            return (*self._orders(), *counted, ImportanceResampling(self.model, propose))
         return (*counted, self._chains(default_kernel(self.model)))
 
-    def _exact(self) -> tuple[Method, ...]:
+    def _exact(self) -> tuple[ConditionalMethod, ...]:
         if self._enumerated is None:
             raise _cannot_run("exact", "a density model to enumerate", self.model)
         return (Enumeration(self._enumerated, ENUMERATION_LIMIT),)
 
-    def _own(self) -> tuple[Method, ...]:
+    def _own(self) -> tuple[ConditionalMethod, ...]:
         own = (ClosedForm(self.model),) if isinstance(self.model, Conditionals) else self._orders()
         if not own:
             raise _cannot_run("ancestral", "a model that draws its own conditionals", self.model)
         return own
 
-    def _orders(self) -> tuple[Method, ...]:
-        return (Order(self.model),) if hasattr(self.model, "order") and proposals(self.model) is not None else ()
+    def _orders(self) -> tuple[ConditionalMethod, ...]:
+        return (
+            (Order(self.model),)
+            if hasattr(self.model, "order") and getattr(self.model, "propose_given", None) is not None
+            else ()
+        )
 
-    def _chains(self, name: str) -> Method:
-        return Chains(self.model, named_kernel(name, self.model), name, proposals(self.model))
+    def _chains(self, name: str) -> ConditionalMethod:
+        return Chains(self.model, named_kernel(name, self.model), name, getattr(self.model, "propose_given", None))
 
     @property
     def _enumerated(self) -> DensityModel | None:
@@ -204,14 +217,13 @@ class Conditioner:
 
 
 class _Tally:
-    """Methods used and rows done, with what is to be said of them."""
+    """Methods used and rows done, with the warnings about them."""
 
-    def __init__(self, subject: Callable[[int], str]) -> None:
+    def __init__(self, subject: RowName) -> None:
         self.subject, self.rows = subject, 0
-        self.notes: dict[Method, list[tuple[Tensor, Tensor | None, tuple[str, ...]]]] = {}
+        self.notes: dict[ConditionalMethod, list[tuple[Tensor, Tensor | None, tuple[str, ...]]]] = {}
 
-    def note(self, method: Method, rows: Tensor, quality: Tensor | None, warnings: tuple[str, ...]) -> None:
-        """Some rows are done."""
+    def note(self, method: ConditionalMethod, rows: Tensor, quality: Tensor | None, warnings: tuple[str, ...]) -> None:
         self.rows += len(rows)
         self.notes.setdefault(method, []).append((rows, quality, warnings))
 
@@ -222,32 +234,24 @@ class _Tally:
 
     def warnings(self, draws: int) -> tuple[str, ...]:
         """One sentence for each method that is not to be trusted."""
-        said: list[str] = []
+        found: list[str] = []
         for method, notes in self.notes.items():
-            said.extend(word for _, _, warnings in notes for word in warnings)
+            found.extend(warning for _, _, warnings in notes for warning in warnings)
             judged = [(rows, quality) for rows, quality, _ in notes if quality is not None]
             if judged:
                 rows, quality = (torch.cat(parts) for parts in zip(*judged, strict=True))
-                said.extend(self._sentence(rows, *method.doubts(quality, draws)))
-        return tuple(said)
+                found.extend(self._sentence(rows, *method.untrusted(quality, draws)))
+        return tuple(found)
 
-    def _sentence(self, rows: Tensor, doubtful: Tensor, words: str) -> list[str]:
-        if not doubtful.any():
+    def _sentence(self, rows: Tensor, untrusted: Tensor, reason: str) -> list[str]:
+        if not untrusted.any():
             return []
-        first = rows[doubtful].sort().values[:3].tolist()
-        others = int(doubtful.sum()) - len(first)
+        first = rows[untrusted].sort().values[:3].tolist()
+        others = int(untrusted.sum()) - len(first)
         names = ", ".join(map(self.subject, first)) + (f" and {others} more" if others else "")
-        return [f"{words} at worst for {names}: do not trust what was drawn there"]
+        return [f"{reason} at worst for {names}: do not trust what was drawn there"]
 
 
 def _cannot_run(name: str, expected: str, model: Any) -> InputError:
     fix = "leave the sampler out, or name a kernel that needs no such thing, such as `gibbs`"
     return InputError(expected, type(model).__name__, where=f"sampler {name!r}", fix=fix)
-
-
-def _located(pieces: Iterator[Any], rows: Tensor) -> Iterator[Any]:
-    """The pieces of a method that was given some of the rows; an impossible one is named by its place among all."""
-    try:
-        yield from pieces
-    except Impossible as impossible:
-        raise Impossible(int(rows[impossible.row]), impossible.came) from None

@@ -1,7 +1,7 @@
 """Draws of a model with noise levels: chains that begin as noise and end clean, also with some sites observed.
 
-How they come down is a name of ``csm list annealing``: the paper's Metropolis-Hastings, informed single changes, many
-sites at once, or the reverse noise chain. Observed sites are corrupted anew at each level (in-painting).
+How they come down is a name registered under ``annealing``: the paper's Metropolis-Hastings, informed single changes,
+many sites at once, or the reverse noise chain. Observed sites are corrupted anew at each level (in-painting).
 """
 
 from collections.abc import Callable, Iterator
@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from concrete_score import registry
-from concrete_score.errors import InputError, nearest
-from concrete_score.models.layers import check_count
+from concrete_score.errors import InputError, check_count, nearest
 from concrete_score.samplers.annealed import Annealed, Stage
 from concrete_score.samplers.completions import Cells, Known, Rows
 from concrete_score.samplers.methods import REPLICAS, Piece, Spread
@@ -31,7 +30,7 @@ Watch = Callable[[Stage], None]
 
 @dataclass(frozen=True, eq=False)
 class FromNoise:
-    """A `Method`: every draw is a chain of its own, from uniform noise to no noise.
+    """A `ConditionalMethod`: every draw is a chain of its own, from uniform noise to no noise.
 
     Args:
         sampler: how chains come down.
@@ -54,40 +53,39 @@ class FromNoise:
     watch: Watch | None = None
 
     def serves(self, observed: Known) -> Tensor:
-        """Every row."""
         return torch.ones(len(observed), dtype=torch.bool, device=observed.device)
 
     def draw(
         self, x: Rows, observed: Known, draws: int, generator: torch.Generator, progress: Progress | None = None
     ) -> Iterator[Piece]:
-        """``draws`` chains a row; ``progress`` is told of levels where there is one row."""
+        """``draws`` chains a row; ``progress`` counts levels where there is one row."""
         for rows, last, notes in self._chains(x, observed, draws, generator, progress if len(x) == 1 else None):
             yield Piece(rows, torch.cat([stage.x for stage in last]).reshape(draws, len(rows), -1), None, notes)
 
     def cells(self, x: Rows, observed: Known, generator: torch.Generator) -> Iterator[Spread]:
-        """What the final denoising says of each blank, averaged over `REPLICAS` chains of its row."""
+        """The final denoising's distribution of each blank, averaged over `REPLICAS` chains of its row."""
         for rows, last, notes in self._chains(x, observed, REPLICAS, generator, None):
             clean = torch.cat([self._clean(stage) for stage in last])
             mean = clean.reshape(REPLICAS, len(rows), *clean.shape[1:]).logsumexp(0) - log(REPLICAS)
             row, site = (~observed[rows]).nonzero(as_tuple=True)
             yield Spread(rows, Cells(rows[row], site, mean[row, site]), None, notes)
 
-    def doubts(self, quality: Tensor, draws: int) -> tuple[Tensor, str]:
-        """None are measured; what is not exact is said of all."""
+    def untrusted(self, quality: Tensor, draws: int) -> tuple[Tensor, str]:
+        """None: nothing is measured by row, and the notes on what is not exact hold for all."""
         return torch.zeros(len(quality), dtype=torch.bool, device=quality.device), ""
 
     def _chains(
         self, x: Rows, observed: Known, draws: int, generator: torch.Generator, progress: Progress | None
     ) -> Iterator[tuple[Tensor, list[Stage], tuple[str, ...]]]:
-        """Some rows, the last stages of their chains (``draws`` for each row, draw by draw), and what to say of it."""
+        """Some rows, the last stages of their chains (``draws`` for each row, draw by draw), and notes on them."""
         together = max(1, TOGETHER // x.shape[-1])
         watch, notes = self.watch, self._notes(bool(observed.any()))
         for rows in torch.split(torch.arange(len(x), device=x.device), max(1, together // draws)):
             last: list[Stage] = []
             for start in range(0, draws, together):
                 count = min(together, draws - start)
-                tell = None if progress is None else _part(progress, start, count, draws)
-                last.append(self._down(x[rows], observed[rows], count, generator, tell, watch))
+                report = None if progress is None else _part(progress, start, count, draws)
+                last.append(self._down(x[rows], observed[rows], count, generator, report, watch))
                 watch = None
             yield rows, last, notes
             notes = ()
@@ -98,7 +96,7 @@ class FromNoise:
         observed: Known,
         draws: int,
         generator: torch.Generator,
-        tell: Progress | None,
+        report: Progress | None,
         watch: Watch | None,
     ) -> Stage:
         start, clamped = (part.expand(draws, -1, -1).flatten(0, 1) for part in (x, observed))
@@ -108,8 +106,8 @@ class FromNoise:
         for done, stage in enumerate(stages, start=1):
             if watch is not None:
                 watch(stage)
-            if tell is not None:
-                tell(done, total)
+            if report is not None:
+                report(done, total)
         return stage
 
     def _clean(self, stage: Stage) -> Tensor:
@@ -139,7 +137,7 @@ def from_noise(
 
     Args:
         model: noise-conditional.
-        name: of ``csm list annealing``; `DEFAULT` by default, or `GIVEN`.
+        name: registered under ``annealing``; `DEFAULT` by default, or `GIVEN`.
         passes: about how many network passes a chain may take; the way's own number by default.
         watch: shown the stages of the first chains that run together.
         given: whether some sites are observed.
@@ -167,7 +165,7 @@ def within(sampler: Annealed, passes: int) -> Annealed:
 
     >>> from concrete_score.models.ideal import IdealDenoiser
     >>> from concrete_score.neighborhoods import hamming
-    >>> from concrete_score.noise.log_snr import log_snr
+    >>> from concrete_score.noise.families import log_snr
     >>> from concrete_score.samplers.annealed import annealed_mh, reverse_chain
     >>> from concrete_score.spaces import Space
     >>> noise = log_snr(Space.bits(2), 9)
@@ -189,7 +187,7 @@ def within(sampler: Annealed, passes: int) -> Annealed:
 def _part(progress: Progress, start: int, count: int, draws: int) -> Progress:
     """Progress of some draws as progress of all."""
 
-    def tell(done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         progress(start * total + done * count, draws * total)
 
-    return tell
+    return report

@@ -1,5 +1,9 @@
-"""Locally informed proposals: neighbors in proportion to a function of their ratio (Zanella, 2020; DESIGN M10)."""
+"""Locally informed proposals: neighbors in proportion to a function of their ratio, exact or guessed by a gradient.
 
+Zanella (2020) and Grathwohl et al. (2021); see docs/mathematics.md, "Informed proposals".
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import isqrt
@@ -10,16 +14,18 @@ from torch import Tensor
 from torch.nn import functional
 
 from concrete_score.errors import InputError, nearest
-from concrete_score.models.derived import DensityScore
-from concrete_score.neighborhoods import check_same_space, hamming
+from concrete_score.models.layers import draw_categories
+from concrete_score.models.score import DensityScore
+from concrete_score.neighborhoods import hamming
 from concrete_score.protocols import DensityModel, Info, Neighborhood, ScoreModel, State
+from concrete_score.randomness import uniform
 from concrete_score.samplers import matrices
-from concrete_score.samplers.balancing import find_balancing
 from concrete_score.samplers.base import (
     accept,
     check_edges,
     check_log_density,
     check_log_ratios,
+    check_moves,
     check_share,
     check_start,
     choose,
@@ -28,14 +34,36 @@ from concrete_score.samplers.base import (
     pick,
     put_back,
     take_back,
-    uniform,
 )
 from concrete_score.samplers.readings import READINGS, ScoreReading, check_score_model
+from concrete_score.samplers.surrogates import Gradient, Local, check_density, other_index, other_values, relax
 from concrete_score.shapes import PerSlot, Slots, States
-from concrete_score.spaces import Space
+from concrete_score.spaces import Space, check_same_space
+
+LogBalancing = Callable[[Tensor], Tensor]
+"""``log g`` as a function of the log-ratio, elementwise."""
+BALANCING: dict[str, LogBalancing] = {
+    "sqrt": lambda l: l / 2,
+    "barker": functional.logsigmoid,
+    "min": lambda l: l.clamp_max(0),
+    "max": lambda l: l.clamp_min(0),
+}
+"""√t, t/(1+t), min(1, t), max(1, t)."""
 
 
-class Memory(NamedTuple):
+def find_balancing(name: str) -> LogBalancing:
+    """The balancing function called ``name``, in log space.
+
+    >>> import torch
+    >>> find_balancing("barker")(torch.tensor(0.0)).exp().item()
+    0.5
+    """
+    if name not in BALANCING:
+        raise InputError("a balancing function", repr(name), "balancing", nearest(name, list(BALANCING)))
+    return BALANCING[name]
+
+
+class InformedMemory(NamedTuple):
     """What is known at a chain's state."""
 
     log_ratios: Tensor
@@ -88,7 +116,6 @@ class Informed:
 
     @property
     def space(self) -> Space:
-        """The model's."""
         return self._score.neighborhood.space
 
     @torch.no_grad()
@@ -118,7 +145,7 @@ class Informed:
         accepted = accept(torch.where(movable, log_accept, -torch.inf), generator)
         if self.laziness:
             accepted &= uniform((len(x),), generator, x.device) >= self.laziness
-        memory = Memory(
+        memory = InformedMemory(
             choose(accepted, there.log_ratios, here.log_ratios),  # the model may hold on to what it gave: copied
             put_back(accepted, there.weights, here.weights),
             put_back(accepted, there.upto, here.upto),
@@ -142,7 +169,7 @@ class Informed:
         weights = find_balancing(self.balancing)(forward)
         return matrices.metropolis(matrices.proposal(weights, allowed), ratio, self.laziness)
 
-    def _remember(self, x: States, ratios: PerSlot, clamped: Tensor | None) -> Memory:
+    def _remember(self, x: States, ratios: PerSlot, clamped: Tensor | None) -> InformedMemory:
         """Ratios and the proposal's weights at ``x``."""
         log_weights = find_balancing(self.balancing)(ratios)
         n = self._score.neighborhood
@@ -155,7 +182,7 @@ class Informed:
             scaled = functional.pad(scaled, (0, -n.num_slots % width))
         weights = scaled.reshape(len(scaled), -1, width)
         upto = weights.sum(-1).cumsum(-1)
-        return Memory(ratios, weights, upto, upto[:, -1].double().log() + top.squeeze(-1))
+        return InformedMemory(ratios, weights, upto, upto[:, -1].double().log() + top.squeeze(-1))
 
     @cached_property
     def _score(self) -> ScoreModel:
@@ -176,7 +203,7 @@ class Informed:
         return score
 
 
-def _draw(memory: Memory, generator: torch.Generator) -> Slots:
+def _draw(memory: InformedMemory, generator: torch.Generator) -> Slots:
     """A slot in proportion to its weight ``(C,)``: a block by the running sums over blocks, then a slot within it.
 
     One long running sum would cost several times as much. Whatever has no weight is never drawn where anything has.
@@ -191,3 +218,84 @@ def _invert(upto: Tensor, unit: Tensor) -> Tensor:
     """The first position whose running sum is above ``unit`` of the total ``(C, 1)``; the last where all are 0."""
     found = torch.searchsorted(upto, unit * upto[:, -1:], right=True)
     return found.clamp_max(upto.shape[-1] - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class GibbsWithGradients:
+    """Propose a change ``(d, v)`` in proportion to ``g(exp(∂_{d,v} - ∂_{d,x_d}))``, accept by the exact density.
+
+    The gradient of the relaxed log-density guesses all ratios in one pass. Exact and reversible.
+
+    Args:
+        model: a density that `relax` knows, or a `Relaxed` one.
+        balancing: a name of `BALANCING`.
+
+    Raises:
+        InputError: the model has no log-density, or none that extends to site probabilities.
+
+    >>> from concrete_score.targets import Ising
+    >>> GibbsWithGradients(Ising((1, 2), 0.5)).transition_matrix().shape
+    torch.Size([4, 4])
+    """
+
+    model: Any
+    balancing: str = "sqrt"
+
+    reversible: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_density(self.model, "gwg")
+        check_moves(self.model.space)
+        find_balancing(self.balancing)
+        self._surrogate  # noqa: B018 - built, and thereby checked, at once
+
+    @property
+    def space(self) -> Space:
+        return self._surrogate.space
+
+    def init(self, x: Any, clamped: Tensor | None = None) -> State:
+        """Chains at ``x`` ``(C, D)``; one gradient."""
+        states, mask = check_start(self.space, x, clamped)
+        local = self._surrogate.look(states)
+        return State(states, mask, Local(check_log_density(local.log_density, states), local.others))
+
+    @torch.no_grad()
+    def step(self, state: State, generator: torch.Generator) -> tuple[State, Info]:
+        """One change of every chain; one gradient, at the proposals."""
+        x, here = state.x, state.memory
+        weights = self._log_weights(here, state.clamped)
+        movable = (weights > -torch.inf).any(-1)
+        weights = weights.masked_fill(~movable[:, None], 0.0)  # such a chain stays whatever is drawn
+        slot = draw_categories(weights, uniform((len(x), 1), generator, x.device)).squeeze(-1)
+        width = here.others.shape[-1]
+        site = slot // width
+        value = other_values(self.space, x).flatten(1).gather(1, slot[:, None])
+        y = torch.where(movable[:, None], x.scatter(1, site[:, None], value), x)
+        there = self._surrogate.look(y)
+        back_weights = self._log_weights(there, state.clamped)
+        back = site * width + pick(other_index(y, x), site)
+        log_forward = pick(weights, slot) - weights.logsumexp(-1)
+        log_backward = pick(back_weights, back) - back_weights.logsumexp(-1)
+        log_accept = there.log_density - here.log_density + log_backward - log_forward
+        accepted = accept(torch.where(movable, log_accept, -torch.inf), generator)
+        moved = State(choose(accepted, y, x), state.clamped, choose(accepted, there, here))
+        return moved, Info(accepted, self._surrogate.passes)
+
+    def transition_matrix(self, clamped: Tensor | None = None) -> Tensor:
+        """``P`` ``(S, S)``, from the gradient at every state; ``clamped`` is ``(D,)``."""
+        guess = matrices.single_site_table(self.space, self._surrogate.look(self.space.enumerate()).others)
+        allowed = ~guess.isnan() & matrices.same_clamped(self.space, clamped)
+        weights = find_balancing(self.balancing)(guess)
+        return matrices.metropolis(matrices.proposal(weights, allowed), matrices.density_log_ratios(self.model))
+
+    def _log_weights(self, local: Local, clamped: Tensor | None) -> Tensor:
+        """Of every change ``(C, D (V-1))``; -inf beyond a site's size, and at clamped sites."""
+        others = local.others.double()
+        weights = find_balancing(self.balancing)(others).masked_fill(others == -torch.inf, -torch.inf)
+        if clamped is not None:
+            weights = weights.masked_fill(clamped[..., None], -torch.inf)
+        return weights.flatten(1)
+
+    @cached_property
+    def _surrogate(self) -> Gradient:
+        return Gradient(relax(self.model))

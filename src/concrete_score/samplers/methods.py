@@ -13,7 +13,16 @@ from concrete_score.baselines.conditionals import Conditionals, point_masses
 from concrete_score.errors import InputError
 from concrete_score.protocols import DensityModel, Kernel
 from concrete_score.samplers.clamped import long_chains, possible_starts, short_chains, sweep
-from concrete_score.samplers.completions import CELLS, Cells, Completions, Impossible, Known, Rows, count_completions
+from concrete_score.samplers.completions import (
+    CELLS,
+    Cells,
+    Completions,
+    Impossible,
+    Known,
+    Rows,
+    count_completions,
+    in_rows,
+)
 from concrete_score.samplers.gibbs import Gibbs, site_conditionals
 from concrete_score.samplers.resampling import ENOUGH, FIRST, Propose, resample
 from concrete_score.samplers.run import Progress
@@ -25,7 +34,7 @@ SWEEPS = 5
 LEAST_EFFECTIVE = 20.0
 """Fewer effective proposals than this, or than a fiftieth of the draws, are not to be trusted."""
 MOST_R_HAT = 1.2
-"""Short chains are judged by few draws each, so that a stricter bound would mostly cry wolf."""
+"""Short chains are judged by few draws each, so that a stricter bound would mostly raise false alarms."""
 PART = 1024
 """Rows served together at most."""
 SIDE_BY_SIDE = 2**13
@@ -40,7 +49,7 @@ class Piece(NamedTuple):
     states: Tensor
     """``(M, R, D)``."""
     quality: Tensor | None = None
-    """What `Method.judge` wants to know of each row ``(R, 2)``."""
+    """What `ConditionalMethod.untrusted` judges each row by ``(R, 1)`` or ``(R, 2)``."""
     warnings: tuple[str, ...] = ()
 
 
@@ -54,8 +63,8 @@ class Spread(NamedTuple):
 
 
 @runtime_checkable
-class Method(Protocol):
-    """One way to answer."""
+class ConditionalMethod(Protocol):
+    """One way to draw blanks given the observed cells of their row."""
 
     @property
     def name(self) -> str: ...
@@ -74,15 +83,15 @@ class Method(Protocol):
         """The distribution of every blank, those of some rows at a time."""
         ...
 
-    def doubts(self, quality: Tensor, draws: int) -> tuple[Tensor, str]:
-        """Which rows are not to be trusted ``(n,)`` bool, and the words for the worst of them."""
+    def untrusted(self, quality: Tensor, draws: int) -> tuple[Tensor, str]:
+        """Which rows are not to be trusted ``(n,)`` bool, and why the worst of them is not."""
         ...
 
 
 class _Sure:
-    """What exact methods share: no doubts."""
+    """What exact methods share: every row is to be trusted."""
 
-    def doubts(self, quality: Tensor, draws: int) -> tuple[Tensor, str]:
+    def untrusted(self, quality: Tensor, draws: int) -> tuple[Tensor, str]:
         return torch.zeros(len(quality), dtype=torch.bool, device=quality.device), ""
 
 
@@ -94,13 +103,11 @@ class ClosedForm(_Sure):
     name: ClassVar[str] = "closed_form"
 
     def serves(self, observed: Known) -> Tensor:
-        """Every row."""
         return torch.ones(len(observed), dtype=torch.bool, device=observed.device)
 
     def draw(
         self, x: Rows, observed: Known, draws: int, generator: torch.Generator, progress: Progress | None = None
     ) -> Iterator[Piece]:
-        """By the model."""
         for rows in _parts(len(x), draws * x.shape[-1]):
             self._check(x, observed, rows)
             shape = (draws, -1, -1)
@@ -108,7 +115,6 @@ class ClosedForm(_Sure):
             yield Piece(rows, states)
 
     def cells(self, x: Rows, observed: Known, generator: torch.Generator) -> Iterator[Spread]:
-        """By the model."""
         for rows in _parts(len(x), x.shape[-1] * max(self.model.space.sizes)):
             self._check(x, observed, rows)
             table = self.model.site_log_conditionals(x[rows], observed[rows])
@@ -136,12 +142,10 @@ class Enumeration(_Sure):
     def draw(
         self, x: Rows, observed: Known, draws: int, generator: torch.Generator, progress: Progress | None = None
     ) -> Iterator[Piece]:
-        """Independent and exact."""
         for rows, states in Completions(self.density, x, observed).draw(draws, generator):
             yield Piece(rows, states)
 
     def cells(self, x: Rows, observed: Known, generator: torch.Generator) -> Iterator[Spread]:
-        """Exact."""
         for rows, cells in Completions(self.density, x, observed).cells():
             yield Spread(rows, cells)
 
@@ -194,7 +198,6 @@ class Order(_Averaged, _Sure):
     def draw(
         self, x: Rows, observed: Known, draws: int, generator: torch.Generator, progress: Progress | None = None
     ) -> Iterator[Piece]:
-        """Independent and exact."""
         for rows in _parts(len(x), draws * x.shape[-1]):
             shape = (draws, -1, -1)
             flat, known = (table[rows].expand(shape).flatten(0, 1) for table in (x, observed))
@@ -203,7 +206,7 @@ class Order(_Averaged, _Sure):
 
 
 @dataclass(frozen=True, eq=False)
-class Importance(_Averaged):
+class ImportanceResampling(_Averaged):
     """Ancestral proposals with observed sites kept, resampled by weight; then Gibbs moves where they repeat."""
 
     model: Any
@@ -211,7 +214,6 @@ class Importance(_Averaged):
     name: ClassVar[str] = "importance"
 
     def serves(self, observed: Known) -> Tensor:
-        """Every row."""
         return torch.ones(len(observed), dtype=torch.bool, device=observed.device)
 
     def draw(
@@ -220,7 +222,8 @@ class Importance(_Averaged):
         """Approximate; the quality is how many proposals count, and how many there were."""
         for rows in _parts(len(x), draws * x.shape[-1], PART):
             known = observed[rows]
-            found = resample(self.propose, x[rows], known, draws, generator)
+            with in_rows(rows):
+                found = resample(self.propose, x[rows], known, draws, generator)
             repeat = (found.effective < max(FIRST, ENOUGH * draws)).nonzero().squeeze(-1)
             if len(repeat):
                 clamped = known[repeat].expand(draws, -1, -1).flatten(0, 1)
@@ -228,11 +231,11 @@ class Importance(_Averaged):
                 found.states[:, repeat] = moved.reshape(draws, len(repeat), -1)
             yield Piece(rows, found.states, torch.stack([found.effective, found.proposed], -1))
 
-    def doubts(self, quality: Tensor, draws: int) -> tuple[Tensor, str]:
+    def untrusted(self, quality: Tensor, draws: int) -> tuple[Tensor, str]:
         """Too few effective proposals."""
         worst = quality[quality[:, 0].argmin()]
-        words = f"effective {float(worst[0]):.1f} of {int(worst[1]):,} draws"
-        return quality[:, 0] < max(LEAST_EFFECTIVE, draws / 50), words
+        reason = f"effective {float(worst[0]):.1f} of {int(worst[1]):,} draws"
+        return quality[:, 0] < max(LEAST_EFFECTIVE, draws / 50), reason
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +249,6 @@ class Chains(_Averaged):
     """Where chains start: ancestral draws, resampled; else uniform blanks."""
 
     def serves(self, observed: Known) -> Tensor:
-        """Every row."""
         return torch.ones(len(observed), dtype=torch.bool, device=observed.device)
 
     def draw(
@@ -266,16 +268,17 @@ class Chains(_Averaged):
             return
         chains = max(4, draws)
         for rows in torch.split(torch.arange(len(x), device=x.device), max(1, SIDE_BY_SIDE // chains)):
-            starts = self._starts(x[rows], observed[rows], chains, generator)
+            with in_rows(rows):
+                starts = self._starts(x[rows], observed[rows], chains, generator)
             found = short_chains(self.kernel, starts, observed[rows], generator)
             yield Piece(rows, found.states[:draws], found.r_hat[:, None])
 
-    def doubts(self, quality: Tensor, draws: int) -> tuple[Tensor, str]:
-        """Chains that disagree."""
+    def untrusted(self, quality: Tensor, draws: int) -> tuple[Tensor, str]:
+        """Rows whose chains disagree, by their R-hat."""
         return quality[:, 0] > MOST_R_HAT, f"chains that have not mixed (R-hat {float(quality[:, 0].max()):.2f})"
 
     def _starts(self, x: Tensor, observed: Tensor, chains: int, generator: torch.Generator) -> Tensor:
-        """``(chains, n, D)``."""
+        """Where the chains of each row start ``(chains, n, D)``."""
         if self.propose is not None:
             return resample(self.propose, x, observed, chains, generator).states
         shape = (chains, -1, -1)

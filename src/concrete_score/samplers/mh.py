@@ -8,17 +8,9 @@ import torch
 from torch import Tensor
 
 from concrete_score.protocols import Info, Neighborhood, State
+from concrete_score.randomness import uniform
 from concrete_score.samplers import matrices
-from concrete_score.samplers.base import (
-    accept,
-    check_share,
-    check_start,
-    draw_marked,
-    free_slots,
-    go_where,
-    take_back,
-    uniform,
-)
+from concrete_score.samplers.base import accept, check_share, check_start, draw_marked, free_slots, go_where, take_back
 from concrete_score.samplers.readings import Reading, find_reading
 from concrete_score.spaces import Space
 
@@ -63,7 +55,6 @@ class MetropolisHastings:
 
     @property
     def space(self) -> Space:
-        """The model's."""
         return self._reading.neighborhood.space
 
     @torch.no_grad()

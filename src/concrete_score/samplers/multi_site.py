@@ -1,4 +1,7 @@
-"""Informed moves of many sites at once, Metropolis-adjusted (discrete Langevin: Zhang et al., 2022; DESIGN M10)."""
+"""Informed moves of many sites at once, Metropolis-adjusted (discrete Langevin: Zhang et al., 2022).
+
+See docs/mathematics.md, "Informed proposals".
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,9 +13,10 @@ from torch import Tensor
 
 from concrete_score.errors import InputError
 from concrete_score.protocols import Info, State
+from concrete_score.randomness import uniform
 from concrete_score.samplers import matrices
-from concrete_score.samplers.balancing import find_balancing
-from concrete_score.samplers.base import accept, check_log_density, check_moves, check_start, choose, uniform
+from concrete_score.samplers.base import accept, check_log_density, check_moves, check_start, choose
+from concrete_score.samplers.informed import find_balancing
 from concrete_score.samplers.surrogates import Surrogate, check_density, find_surrogate, other_index, other_values
 from concrete_score.spaces import Space
 
@@ -20,7 +24,7 @@ TARGET_ACCEPTANCE = 0.57
 """Where informed moves in many dimensions gain most (the optimum of Langevin proposals)."""
 
 
-class Memory(NamedTuple):
+class MultiSiteMemory(NamedTuple):
     """What is known at a chain's state."""
 
     log_density: Tensor
@@ -69,7 +73,6 @@ class MultiSite:
 
     @property
     def space(self) -> Space:
-        """The model's."""
         return self._surrogate.space
 
     @torch.no_grad()
@@ -106,12 +109,12 @@ class MultiSite:
         log_norm = _log_norm(kernel._log_weights(state.memory.others, None))
         return kernel, replace(state, memory=state.memory._replace(log_norm=log_norm))
 
-    def _look(self, x: Tensor, clamped: Tensor | None) -> Memory:
+    def _look(self, x: Tensor, clamped: Tensor | None) -> MultiSiteMemory:
         local = self._surrogate.look(x)
         others = local.others
         if clamped is not None:
             others = others.masked_fill(clamped[..., None], -torch.inf)
-        return Memory(local.log_density, others, _log_norm(self._log_weights(others, None)))
+        return MultiSiteMemory(local.log_density, others, _log_norm(self._log_weights(others, None)))
 
     def _log_weights(self, others: Tensor, index: Tensor | None) -> Tensor:
         """``log α g(r)`` of all changes, or of those at ``index``; -inf where there is none."""
@@ -120,13 +123,13 @@ class MultiSite:
         weights = find_balancing(self.balancing)(others) + log(self.step_size)
         return weights if self.balancing == "sqrt" else weights.masked_fill(others == -torch.inf, -torch.inf)
 
-    def _log_proposal(self, x: Tensor, y: Tensor, memory: Memory) -> Tensor:
+    def _log_proposal(self, x: Tensor, y: Tensor, memory: MultiSiteMemory) -> Tensor:
         """``log Q(y | x)`` ``(C,)``."""
         index = other_index(x, y) if memory.others.shape[-1] > 1 else x
         weight = self._log_weights(memory.others, index)
         return (torch.where(x == y, 0.0, weight) - memory.log_norm).sum(-1, dtype=torch.float64)
 
-    def _draw(self, x: Tensor, memory: Memory, generator: torch.Generator) -> Tensor:
+    def _draw(self, x: Tensor, memory: MultiSiteMemory, generator: torch.Generator) -> Tensor:
         """A draw from ``Q(· | x)`` ``(C, D)`` by inverting each site's cumulative sum, its own value first."""
         unit = uniform(tuple(x.shape), generator, x.device, memory.log_norm.dtype)
         stay = (-memory.log_norm).exp()

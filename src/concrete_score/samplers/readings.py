@@ -1,7 +1,8 @@
-"""Where a kernel's ratio of probabilities comes from: a density, or a score model's reading of an edge (DESIGN M9).
+"""Where a kernel's ratio of probabilities comes from: a density, or a score model's reading of an edge.
 
-A density says ``log q(y) - log q(x)``. A score model says ``l(x→y)``, and once more as ``-l(y→x)``; where the two
-disagree its scores belong to no distribution, and none is claimed to be kept.
+A density gives ``log q(y) - log q(x)``. A score model gives ``l(x→y)``, and once more as ``-l(y→x)``; where the two
+disagree its scores belong to no distribution, and none is claimed to be kept (docs/mathematics.md, "Metropolis–Hastings
+and score models").
 """
 
 from collections.abc import Callable
@@ -13,11 +14,12 @@ import torch
 from torch import Tensor
 
 from concrete_score.errors import InputError, nearest
-from concrete_score.neighborhoods import check_same_space, hamming
+from concrete_score.neighborhoods import hamming
 from concrete_score.protocols import DensityModel, Neighborhood, ScoreModel
 from concrete_score.samplers.base import check_edges, check_log_density, check_log_ratios, choose, go_where, pick
 from concrete_score.samplers.matrices import density_log_ratios
 from concrete_score.shapes import PerSlot, PerState, Slots, States
+from concrete_score.spaces import check_same_space
 
 READINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "forward": lambda forward, backward: forward,
@@ -67,17 +69,17 @@ class DensityReading:
         return there - here, there
 
     def keep(self, accepted: Tensor, there: Tensor, here: Tensor) -> Tensor:
-        """Chain by chain."""
+        """``log q`` of the state each chain is at."""
         kept: Tensor = choose(accepted, there, here)
         return kept
 
     def matrix(self) -> Tensor:
-        """``(S, S)``."""
+        """``log q(y) - log q(x)`` of all pairs ``(S, S)``."""
         return density_log_ratios(self.model)
 
 
 class ScoreMemory(NamedTuple):
-    """What a score model said at a chain's state."""
+    """A score model's answer at a chain's state."""
 
     log_ratios: Tensor
     """``(C, K)``, of the model's own neighborhood."""

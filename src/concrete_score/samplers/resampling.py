@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 
 from concrete_score.models.layers import draw_categories
-from concrete_score.samplers.base import uniform
+from concrete_score.randomness import uniform
 from concrete_score.samplers.completions import BATCH, Impossible, Known, Rows
 from concrete_score.shapes import PerState, States
 
@@ -21,17 +20,12 @@ MOST = 4096
 """Proposals of one row at most, or 16 for each draw if that is more."""
 
 Propose = Callable[[Rows, Known, torch.Generator], tuple[States, PerState]]
-"""From rows ``(n, D)`` and their observed cells to one completed draw of each, and its log-weight ``(n,)``."""
+"""From rows ``(n, D)`` and their observed cells to one completed draw of each, and its log-weight ``(n,)``.
 
-
-def proposals(model: Any) -> Propose | None:
-    """How a model draws blanks each given the sites before it, observed ones kept; None if it cannot.
-
-    The draws follow ``Π_{d blank} q(x_d | before)``, so that a draw of ``q(· | observed)`` weighs
-    ``w = Π_{d observed} q(x_d | before)``, and the mean of w is ``q(observed)``.
-    """
-    found: Propose | None = getattr(model, "propose_given", None)
-    return found
+Blanks are drawn each given the sites before it, observed ones kept (a model's ``propose_given``). The draws follow
+``Π_{d blank} q(x_d | before)``, so a draw of ``q(· | observed)`` weighs ``w = Π_{d observed} q(x_d | before)``, and the
+mean of w is ``q(observed)``.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +51,7 @@ def resample(propose: Propose, x: Rows, observed: Known, draws: int, generator: 
     as choosing among all proposals at the end.
 
     Args:
-        propose: from `proposals`.
+        propose: of the model.
         x: checked states ``(n, D)``.
         observed: which cells are known ``(n, D)``.
         draws: of each row, M.
@@ -66,7 +60,7 @@ def resample(propose: Propose, x: Rows, observed: Known, draws: int, generator: 
     >>> from concrete_score.models import MADE
     >>> model = MADE(Space.bits(3), generator=torch.Generator().manual_seed(0))
     >>> known = torch.tensor([[True, False, False]])
-    >>> found = resample(proposals(model), torch.zeros(1, 3).long(), known, 5, torch.Generator().manual_seed(0))
+    >>> found = resample(model.propose_given, torch.zeros(1, 3).long(), known, 5, torch.Generator().manual_seed(0))
     >>> found.states.shape, round(float(found.effective / found.proposed), 6)   # in the order: all weights are equal
     (torch.Size([5, 1, 3]), 1.0)
     """

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from concrete_score.errors import InputError
-from concrete_score.neighborhoods import check_same_space
 from concrete_score.protocols import DensityModel, Neighborhood
 from concrete_score.shapes import PerSlot, PerSlotTable, PerStateTable, States
+from concrete_score.spaces import check_same_space
 
 CHUNK = 2**18
 """How many sites (states × D) are evaluated at a time."""

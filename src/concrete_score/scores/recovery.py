@@ -1,4 +1,7 @@
-"""The way back from log-ratios to the distribution (paper, theorem 1: completeness), and edge consistency."""
+"""The way back from log-ratios to the distribution (paper, theorem 1: completeness), and edge consistency.
+
+See docs/mathematics.md, "Recovery and connected support".
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +16,7 @@ from concrete_score.shapes import PerSlotTable, States
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
 
 _DIRECT_SOLVE = 20_000
 
@@ -72,6 +76,55 @@ def recover(
         inconsistency=float(residual.square().mean().sqrt()) if len(residual) else 0.0,
         worst=float(residual.abs().max()) if len(residual) else 0.0,
     )
+
+
+def recover_support(log_ratios: PerSlotTable, neighborhood: Neighborhood) -> Recovery:
+    """The distribution whose log-ratios these are, some of them -inf, with its support.
+
+    Ratios at a zero state mean nothing, and a learned ratio may be zero by mistake. So a state that some edge gives
+    ratio zero counts as zero only if no state of the support gives it a ratio above zero; the support starts from the
+    states that no edge gives zero, and grows until it is closed. An edge of -inf inside it is read from its far end.
+
+    Args:
+        log_ratios: ``(S, K)``, a row for each state of the space; values at invalid slots are ignored.
+        neighborhood: weakly connected on the support.
+
+    Raises:
+        InputError: every state is called zero, the support is not connected, or an edge can be read from neither end.
+
+    >>> from concrete_score.neighborhoods import hamming
+    >>> from concrete_score.scores import log_ratios
+    >>> from concrete_score.targets import pmf
+    >>> p, support = pmf([[0.4, 0.3], [0.0, 0.3]]), torch.tensor([[0, 0], [0, 1], [1, 1]])
+    >>> ratios = torch.full((4, 2), 0.4).double()                # anything at the zero state
+    >>> ratios[p.space.index(support)] = log_ratios(p, hamming(p.space), support)
+    >>> recover_support(ratios, hamming(p.space)).log_pmf.exp().round(decimals=6).tolist()
+    [0.4, 0.3, 0.0, 0.3]
+    """
+    states = neighborhood.space.enumerate()
+    ratios = log_ratios.detach().double()
+    row, slot = neighborhood.valid(states).nonzero(as_tuple=True)
+    target = neighborhood.space.index(neighborhood.neighbor(states[row], slot))
+    ratio = ratios[row, slot]
+    positive = _support(len(states), row, target, ratio == -torch.inf)
+    if not positive.any():
+        raise InputError("a state of positive probability", "ratios of zero towards every state", where="log_ratios")
+    back = neighborhood.back_slot(states[row], slot)
+    wrong = (ratio == -torch.inf) & positive[row] & positive[target] & (back >= 0)
+    repaired = ratios.clone()
+    repaired[row[wrong], slot[wrong]] = -ratios[target[wrong], back[wrong]]
+    return recover(repaired[positive], neighborhood, states[positive])
+
+
+def _support(count: int, source: Tensor, target: Tensor, zero: Tensor) -> Tensor:
+    """Which states are positive ``(S,)``: those that no edge gives zero, and those that such states reach."""
+    positive = torch.ones(count, dtype=torch.bool)
+    positive[target[zero]] = False
+    while True:
+        reached = target[~zero & positive[source] & ~positive[target]]
+        if not len(reached):
+            return positive
+        positive[reached] = True
 
 
 @dataclass(frozen=True, eq=False)

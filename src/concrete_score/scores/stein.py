@@ -3,7 +3,7 @@
 On ``R^D`` with neighbors ``x + δ e_i`` the Concrete score is a *forward* difference,
 ``c_i = δ ∂_i log p + δ²/2 ∂_i² p / p + O(δ³)``, while finite-difference score matching uses the *central* difference of
 the log-density, ``(log p(x + δe_i) - log p(x - δe_i)) / 2 = δ ∂_i log p + O(δ³)``. They differ by
-``δ²/2 ∂_i² p / p + O(δ³) = o(δ)``, as the paper says once the central difference carries its factor 1/2.
+``δ²/2 ∂_i² p / p + O(δ³) = o(δ)``, as in the paper once the central difference carries its factor 1/2.
 """
 
 from collections.abc import Callable

@@ -1,18 +1,18 @@
 """Closed-form truths: distributions whose probabilities, and where possible samples, are exact."""
 
-from concrete_score.targets.asia import asia as asia
 from concrete_score.targets.bayesian_network import BayesianNetwork as BayesianNetwork
+from concrete_score.targets.bayesian_network import asia as asia
 from concrete_score.targets.bayesian_network import random_network as random_network
-from concrete_score.targets.ising import Ising as Ising
-from concrete_score.targets.one_dimensional import low_density as low_density
-from concrete_score.targets.one_dimensional import sine as sine
-from concrete_score.targets.one_dimensional import sixteen_categories as sixteen_categories
+from concrete_score.targets.boltzmann import RBM as RBM
+from concrete_score.targets.boltzmann import Ising as Ising
+from concrete_score.targets.boltzmann import random_rbm as random_rbm
 from concrete_score.targets.pmf import Pmf as Pmf
 from concrete_score.targets.pmf import from_density as from_density
 from concrete_score.targets.pmf import log_normalizer as log_normalizer
 from concrete_score.targets.pmf import pmf as pmf
-from concrete_score.targets.rbm import RBM as RBM
-from concrete_score.targets.rbm import random_rbm as random_rbm
 from concrete_score.targets.toys import TOYS as TOYS
 from concrete_score.targets.toys import Toy as Toy
+from concrete_score.targets.toys import low_density as low_density
+from concrete_score.targets.toys import sine as sine
+from concrete_score.targets.toys import sixteen_categories as sixteen_categories
 from concrete_score.targets.toys import toy as toy

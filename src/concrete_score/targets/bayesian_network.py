@@ -9,10 +9,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from concrete_score.errors import InputError
+from concrete_score.errors import InputError, check_count
 from concrete_score.shapes import PerState, States
 from concrete_score.spaces import Space
 from concrete_score.targets.pmf import Pmf, as_float64, check_entries, check_sums, from_density, invert
+
+_YES_IF: dict[str, tuple[tuple[str, ...], Any]] = {
+    # name: (parents, p(yes | parents)); the inner lists run over each parent's no, yes.
+    "asia": ((), 0.01),
+    "tub": (("asia",), [0.01, 0.05]),
+    "smoke": ((), 0.5),
+    "lung": (("smoke",), [0.01, 0.1]),
+    "bronc": (("smoke",), [0.3, 0.6]),
+    "either": (("tub", "lung"), [[0.0, 1.0], [1.0, 1.0]]),
+    "xray": (("either",), [0.05, 0.98]),
+    "dysp": (("bronc", "either"), [[0.1, 0.7], [0.8, 0.9]]),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +58,9 @@ class BayesianNetwork:
         sizes = self.space.sizes
         names = tuple(self.names) or tuple(f"x{d}" for d in range(len(sizes)))
         values = tuple(tuple(v) for v in self.values) or tuple(tuple(map(str, range(size))) for size in sizes)
-        _check_words(sizes, names, values)
-        _check_count("parents", len(self.parents), sizes)
-        _check_count("tables", len(self.tables), sizes)
+        _check_names(sizes, names, values)
+        _check_one_each("parents", len(self.parents), sizes)
+        _check_one_each("tables", len(self.tables), sizes)
         parents = tuple(tuple(p) for p in self.parents)
         for name, value in (("names", names), ("values", values), ("parents", parents)):
             object.__setattr__(self, name, value)
@@ -61,7 +73,6 @@ class BayesianNetwork:
 
     @property
     def normalized(self) -> bool:
-        """Always true."""
         return True
 
     @cached_property
@@ -74,7 +85,7 @@ class BayesianNetwork:
             raise InputError("no cycle among the parents", cycle, where="parents") from None
 
     def log_density(self, x: States) -> PerState:
-        """``log p(x)`` ``(..., D) -> (...)``; -inf where some table says impossible."""
+        """``log p(x)`` ``(..., D) -> (...)``; -inf where some table has a zero."""
         log_entries, strides, offsets = (t.to(x.device) for t in self._flat)
         # Products of small whole numbers are exact in float64, and its matrix product runs on every device.
         places = (x.to(torch.float64) @ strides).long() + offsets
@@ -137,8 +148,7 @@ def random_network(
     """
     if concentration <= 0:
         raise InputError("a positive number", str(concentration), where="concentration")
-    if max_parents < 0:
-        raise InputError("a number of at least 0", str(max_parents), where="max_parents")
+    check_count(max_parents, "max_parents", least=0)
     order = torch.randperm(len(sizes), generator=generator).tolist()
     parents: list[tuple[int, ...]] = [()] * len(sizes)
     for k, d in enumerate(order):
@@ -158,19 +168,19 @@ def _dirichlet(shape: tuple[int, ...], concentration: float, generator: torch.Ge
     return gamma / gamma.sum(-1, keepdim=True)
 
 
-def _check_count(what: str, count: int, sizes: tuple[int, ...]) -> None:
+def _check_one_each(what: str, count: int, sizes: tuple[int, ...]) -> None:
     if count != len(sizes):
         raise InputError(f"one entry for each of {len(sizes)} variables", str(count), where=what)
 
 
-def _check_words(sizes: tuple[int, ...], names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> None:
-    _check_count("names", len(names), sizes)
-    _check_count("values", len(values), sizes)
+def _check_names(sizes: tuple[int, ...], names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> None:
+    _check_one_each("names", len(names), sizes)
+    _check_one_each("values", len(values), sizes)
     if len(set(names)) < len(names):
         raise InputError("distinct names", ", ".join(names), where="names")
-    for name, words, size in zip(names, values, sizes, strict=True):
-        if len(words) != size or len(set(words)) < size:
-            raise InputError(f"{size} distinct names", str(list(words)), where=f"values of {name!r}")
+    for name, own, size in zip(names, values, sizes, strict=True):
+        if len(own) != size or len(set(own)) < size:
+            raise InputError(f"{size} distinct names", str(list(own)), where=f"values of {name!r}")
 
 
 def _check_parents(parents: tuple[tuple[int, ...], ...], names: tuple[str, ...]) -> None:
@@ -188,3 +198,25 @@ def _check_table(table: Tensor, shape: tuple[int, ...], where: str) -> None:
         )
     check_entries(table, where)
     check_sums(table, where)
+
+
+def asia() -> BayesianNetwork:
+    """The chest-clinic network of Lauritzen and Spiegelhalter (1988); value 0 is "no", value 1 is "yes".
+
+    Variables: a visit to Asia, tuberculosis, smoking, lung cancer, bronchitis, either tuberculosis or lung cancer, a
+    positive x-ray, dyspnoea. ``either`` is a logical or, so 128 of the 256 states are impossible, and single flips
+    cannot pass between the patients with ``either`` (mass .065) and those without (.935).
+
+    >>> network = asia()
+    >>> network.names
+    ('asia', 'tub', 'smoke', 'lung', 'bronc', 'either', 'xray', 'dysp')
+    >>> round(float(network.marginals()[5][1]), 6)
+    0.064828
+    """
+    names = tuple(_YES_IF)
+    parents = tuple(tuple(names.index(p) for p in own) for own, _ in _YES_IF.values())
+    tables = []
+    for _, numbers in _YES_IF.values():
+        yes = torch.tensor(numbers, dtype=torch.float64)
+        tables.append(torch.stack([1 - yes, yes], dim=-1))
+    return BayesianNetwork(Space.bits(len(names)), parents, tables, names, (("no", "yes"),) * len(names))

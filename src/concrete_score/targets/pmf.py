@@ -45,7 +45,6 @@ class Pmf:
 
     @property
     def normalized(self) -> bool:
-        """Always true."""
         return True
 
     @property
@@ -154,6 +153,15 @@ def log_normalizer(model: DensityModel, limit: int = ENUMERATION_LIMIT, chunk: i
     True
     """
     return torch.stack([part.logsumexp(0) for part in _log_densities(model, limit, chunk)]).logsumexp(0)
+
+
+def expectation(pmf: PerStateTable, values: PerState) -> Tensor:
+    """``Σ_x p(x) value(x)``; what never happens counts for nothing, even where its value is infinite.
+
+    >>> expectation(torch.tensor([0.5, 0.5, 0.0]), torch.tensor([1.0, 3.0, torch.inf]))
+    tensor(2.)
+    """
+    return pmf @ torch.where(pmf > 0, values.to(pmf.dtype), 0.0)
 
 
 def invert(cumulative: Float[Tensor, "*rows values"], n: int, generator: torch.Generator) -> Slots:

@@ -1,4 +1,4 @@
-"""The two-dimensional toys of the density-estimation literature, quantized, with exact bin probabilities."""
+"""The toys of the paper: sixteen categories, and two-dimensional ones cut into bins of exact probability."""
 
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -6,15 +6,13 @@ from math import cos, pi, sin
 
 import torch
 
-from concrete_score.errors import InputError, nearest
+from concrete_score.errors import InputError, check_count, nearest
 from concrete_score.shapes import PerState, States
 from concrete_score.spaces import Space
-from concrete_score.targets.arcs import Arc, NoisyArcs
-from concrete_score.targets.pinwheel import Pinwheel
-from concrete_score.targets.plane import PlaneLaw, Points, bin_edges, quantize
+from concrete_score.targets.plane import Arc, NoisyArcs, Pinwheel, PlaneLaw, PlanePoints, Tiles, bin_edges, quantize
 from concrete_score.targets.pmf import Pmf, check_sums
-from concrete_score.targets.tiles import Tiles
 
+_CATEGORIES = 16
 _EIGHT = tuple(Arc((4 / 1.414 * cos(k * pi / 4), 4 / 1.414 * sin(k * pi / 4))) for k in range(8))
 _BLACK = tuple((2.0 * i - 4, 2.0 * j - 4) for i in range(4) for j in range(4) if (i + j) % 2 == 0)
 # Each spiral is smeared by a uniform third of a half to one side: its middle is a shifted center.
@@ -41,6 +39,39 @@ TOYS: dict[str, PlaneLaw] = {
 """The toys by name, as laws in the plane."""
 
 
+def sixteen_categories() -> Pmf:
+    """Two bumps on a floor, ``p_k ∝ exp(-(k-3)²/4) + 0.6 exp(-(k-11)²/6) + 0.1`` (paper, section 5.2).
+
+    >>> sixteen_categories().probabilities.argmax().item()
+    3
+    """
+    k = torch.arange(_CATEGORIES, dtype=torch.float64)
+    bumps = (-((k - 3) ** 2) / 4).exp() + 0.6 * (-((k - 11) ** 2) / 6).exp()
+    return _from_weights(bumps + 0.1)
+
+
+def sine() -> Pmf:
+    """One period of a wave, ``p_k ∝ 1 + 0.8 sin(2πk/16)`` (paper, B.2, first figure).
+
+    >>> round(float(sine().probabilities[4]), 6)
+    0.1125
+    """
+    k = torch.arange(_CATEGORIES, dtype=torch.float64)
+    return _from_weights(1 + 0.8 * (2 * torch.pi * k / _CATEGORIES).sin())
+
+
+def low_density() -> Pmf:
+    """Two plateaus divided by a desert: weight 1 on {2, 3, 4, 10, 11, 12}, 1e-4 elsewhere (paper, B.2, second figure).
+
+    >>> table = low_density().probabilities
+    >>> round(float(table[2] / table[0]))
+    10000
+    """
+    weights = torch.full((_CATEGORIES,), 1e-4, dtype=torch.float64)
+    weights[[2, 3, 4, 10, 11, 12]] = 1.0
+    return _from_weights(weights)
+
+
 @dataclass(frozen=True)
 class Toy:
     """A law in the plane cut into ``bins × bins`` squares of the box [-4, 4]² (paper, sections 5.3 and C.2).
@@ -62,8 +93,7 @@ class Toy:
     bins: int = 91
 
     def __post_init__(self) -> None:
-        if self.bins < 2:
-            raise InputError("at least 2 bins", str(self.bins), where="bins")
+        check_count(self.bins, "bins", least=2)
 
     @cached_property
     def space(self) -> Space:
@@ -72,10 +102,9 @@ class Toy:
 
     @property
     def normalized(self) -> bool:
-        """Always true."""
         return True
 
-    def sample_points(self, n: int, generator: torch.Generator) -> Points:
+    def sample_points(self, n: int, generator: torch.Generator) -> PlanePoints:
         """``n`` independent points of the plane ``(n, 2)``, before quantization."""
         return self.law.sample_points(n, generator)
 
@@ -124,3 +153,7 @@ def _pmf(law: PlaneLaw, bins: int) -> Pmf:
     masses = law.bin_masses(bin_edges(bins)).reshape(-1)
     check_sums(masses, f"bin masses of {type(law).__name__}")
     return Pmf(Space((bins, bins)), masses.log() - masses.sum().log())
+
+
+def _from_weights(weights: torch.Tensor) -> Pmf:
+    return Pmf(Space((_CATEGORIES,)), weights.log() - weights.sum().log())

@@ -1,4 +1,4 @@
-"""What ``fit`` does when it is not told: a model, an objective and settings, each with its reason."""
+"""What a fit uses where nothing was asked for: a model, an objective and settings, each with its reason."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,17 +7,31 @@ from typing import Any, NamedTuple
 
 from concrete_score import registry
 from concrete_score.baselines.structure import learn_structure
+from concrete_score.defaults import (
+    IMAGE_LR,
+    IMAGE_MODEL,
+    IMAGE_OBJECTIVE,
+    LEAST_STEPS,
+    LR,
+    MOST_STEPS,
+    ROUNDS,
+)
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
-from concrete_score.training.recipe import Recipe
-from concrete_score.training.settings import TrainingSettings
+from concrete_score.training.recipe import Recipe, TrainingSettings
 
-TRAINING: Mapping[str, Any] = {"lr": 2e-3, "valid_every": 200, "patience": 3_000}
+TRAINING: Mapping[str, Any] = {"lr": LR, "valid_every": 200, "patience": 3_000}
 """Settings for tables, where nothing else is asked for."""
-ROUNDS, LEAST, MOST = 40, 2_000, 10_000
-"""How often each row is looked at, and the steps this may come to."""
 COLUMNS = 128
 """The most columns among which dependences are searched for."""
+
+IMAGE_NOISE = "log_snr"
+IMAGE_OBJECTIVES = {"denoising": IMAGE_OBJECTIVE, "log_ratio": "denoising", "raw": "denoising"}
+"""What each head of a model of images learns by, where no objective is asked for."""
+IMAGE_TRAINING: Mapping[str, Any] = {"lr": IMAGE_LR, "average": 0.995, "valid_every": 200, "patience": 3_000}
+"""Settings for images, where nothing else is asked for."""
+DEEPEST, SMALL, NARROW = 2, 16, 32
+"""Halvings at most; and the side up to which an image is small, and the channels it is given."""
 
 _LIKELIHOOD = (
     "made with maximum_likelihood: exact likelihoods and draws, and the best held-out likelihood on our own data sets"
@@ -27,6 +41,14 @@ _SELF_PROPOSAL = (
     "edges self_proposal: single changes may leave the data in pieces that no ratio joins; the model's own draws join"
     " them"
 )
+
+
+_FOR_IMAGES = {
+    "model": "unet: a convolutional network that reads every pixel of an image and the noise level",
+    "clean_value": "objective clean_value: each pixel's clean value by cross-entropy, well scaled at every noise level",
+    "denoising": "objective denoising: this head gives ratios, so the noise's own are matched",
+    "noise": "noise log_snr: 32 levels even in the logarithm of the signal-to-noise ratio, down to almost no signal",
+}
 
 
 class Choice(NamedTuple):
@@ -75,6 +97,42 @@ def choose(recipe: Mapping[str, Any], training: Mapping[str, Any]) -> Choice:
     return Choice(filled.resolved(), {**TRAINING, **training}, tuple(why))
 
 
+def choose_for_images(recipe: Mapping[str, Any], training: Mapping[str, Any], shape: tuple[int, int]) -> Choice:
+    """Fill in what was not given for images of a height and width: a U-Net, its noise and settings.
+
+    Raises:
+        InputError: an unknown name, or a piece that nothing uses.
+
+    >>> choice = choose_for_images({}, {"steps": 50}, (8, 8))
+    >>> choice.recipe.model, choice.recipe.objective, choice.recipe.noise, choice.recipe.model_options
+    ('unet', 'clean_value', 'log_snr', {'shape': [8, 8], 'depth': 2, 'width': 32})
+    >>> choose_for_images({"model_options": {"head": "raw"}}, {}, (8, 8)).recipe.objective
+    'denoising'
+    """
+    if "shape" not in _parameters("models", recipe.get("model", IMAGE_MODEL)):
+        return choose(recipe, training)
+    filled, why = {"model": IMAGE_MODEL, **recipe}, []
+    if "model" not in recipe:
+        why.append(_FOR_IMAGES["model"])
+    if "objective" not in recipe:
+        head = recipe.get("model_options", {}).get("head") or "denoising"
+        filled["objective"] = IMAGE_OBJECTIVES.get(head, "denoising")
+        why.append(_FOR_IMAGES[filled["objective"]])
+    if "noise" not in recipe and "noise" in _parameters("objectives", filled["objective"]):
+        filled["noise"] = IMAGE_NOISE
+        why.append(_FOR_IMAGES["noise"])
+    found = Recipe(**filled).resolved()
+    sizes: dict[str, Any] = {"depth": min(DEEPEST, min(shape).bit_length() - 1)}
+    if max(shape) <= SMALL:
+        sizes["width"] = NARROW
+    sizes = {name: value for name, value in sizes.items() if name not in found.model_options}
+    if sizes:
+        listed = ", ".join(f"{name} {value}" for name, value in sizes.items())
+        why.append(f"{listed}: as images of {shape[0]}x{shape[1]} allow")
+    options = {**found.model_options, "shape": list(shape), **sizes}
+    return Choice(replace(found, model_options=options), {**IMAGE_TRAINING, **training}, tuple(why))
+
+
 def fit_to_rows(choice: Choice, rows: States, space: Space) -> Choice:
     """Fill in what depends on the rows: how many steps, and where the model starts.
 
@@ -90,14 +148,19 @@ def fit_to_rows(choice: Choice, rows: States, space: Space) -> Choice:
     """
     recipe, training, why = choice
     if "steps" not in training:
-        training = {**training, "steps": min(max(ROUNDS * len(rows) // choice.settings.batch_size, LEAST), MOST)}
+        training = {
+            **training,
+            "steps": min(max(ROUNDS * len(rows) // choice.settings.batch_size, LEAST_STEPS), MOST_STEPS),
+        }
         why = (*why, f"{training['steps']:,} steps at most{_stop(choice.settings.patience, training['steps'])}")
-    takes = signature(registry.load("models", recipe.model)).parameters
+    takes = _parameters("models", recipe.model)
     free = "parents" in takes and not {"parents", "order_seed"} & set(recipe.model_options)
     if free and space.num_sites <= COLUMNS:
         parents = [list(each) for each in learn_structure(rows, space)]
         recipe = replace(recipe, model_options={**recipe.model_options, "parents": parents})
-        why = (*why, f"starts from the {sum(map(len, parents))} dependences between columns that the rows show (BIC)")
+        count = sum(map(len, parents))
+        links = "1 dependence" if count == 1 else f"{count} dependences"
+        why = (*why, f"starts from {links} between columns, found in the rows by BIC")
     return Choice(recipe, training, why)
 
 
@@ -113,5 +176,9 @@ def _has_likelihood(model: str) -> bool:
 
 def _can_propose(recipe: Recipe) -> bool:
     """Whether the objective draws edges, and the model can draw them itself."""
-    objective = registry.load("objectives", recipe.objective)
-    return hasattr(registry.load("models", recipe.model), "sample") and "edges" in signature(objective).parameters
+    return _has_likelihood(recipe.model) and "edges" in _parameters("objectives", recipe.objective)
+
+
+def _parameters(kind: str, name: str) -> Mapping[str, Any]:
+    """What a registered piece can be built with."""
+    return signature(registry.load(kind, name)).parameters

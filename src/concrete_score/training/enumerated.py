@@ -36,7 +36,6 @@ class Enumerated:
         self.objective, self.pmf = objective, pmf
 
     def check(self, model: Any) -> None:
-        """As the objective."""
         self.objective.check(model)
 
     def draw(self, x: States, generator: torch.Generator, model: Any = None) -> "WeighedEdges":
@@ -51,7 +50,6 @@ class Enumerated:
         return torch.where(draws.weight > 0, draws.weight * losses, 0.0)
 
     def exact(self, model: Any, pmf: PerStateTable) -> Tensor:
-        """As the objective."""
         return self.objective.exact(model, pmf)
 
     @cached_property

@@ -1,6 +1,7 @@
-"""What a training tells its caller as it goes."""
+"""Events: what a training reports to its caller as it goes, and the measurements among them."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import nn
 
@@ -47,7 +48,6 @@ class Checkpoint:
 
     @property
     def step(self) -> int:
-        """The snapshot's."""
         return self.snapshot.step
 
 
@@ -77,3 +77,26 @@ class Finished:
 
 
 Event = Progress | Validated | WentBack | Checkpoint | Finished
+
+
+class History:
+    """The measurements of a training, one line a validation or a return of the guard: what ``metrics.jsonl`` holds."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self._loss: float | None = None
+
+    def see(self, event: Event) -> dict[str, Any] | None:
+        """The line that an event adds, if any."""
+        line: dict[str, Any] | None = None
+        match event:
+            case Progress():
+                self._loss = event.loss
+            case Validated():
+                line = {"step": event.step, "loss": self._loss, "valid": event.value, "best_step": event.best_step}
+            case WentBack():
+                back = {"went_back_to": event.to_step, "rate": event.rate, "why": event.reason}
+                line = {"step": event.step, **back}
+        if line is not None:
+            self.lines.append(line)
+        return line

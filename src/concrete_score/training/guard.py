@@ -33,7 +33,6 @@ class Verdict:
 
     @property
     def fine(self) -> bool:
-        """Nothing is wrong."""
         return not self.reason
 
 
@@ -91,7 +90,6 @@ class Guard:
         return replace(self, rollbacks=self.rollbacks + 1, typical=None, last=reason)
 
     def to_json(self) -> dict[str, Any]:
-        """For a checkpoint."""
         return asdict(self)
 
 

@@ -13,16 +13,23 @@ import torch
 from torch import Tensor, nn
 
 from concrete_score.errors import InputError
-from concrete_score.protocols import DensityModel, Objective
+from concrete_score.protocols import DensityModel, Objective, space_of
 from concrete_score.randomness import generator
 from concrete_score.spaces import Space
 from concrete_score.training.events import Checkpoint, Event, Finished, Progress, Validated, WentBack
 from concrete_score.training.guard import Verdict, advice_for, explain, recount
 from concrete_score.training.processes import connect, share
 from concrete_score.training.proposals import proposal_of
-from concrete_score.training.settings import TrainingSettings
+from concrete_score.training.recipe import TrainingSettings
 from concrete_score.training.state import Moving, Snapshot
-from concrete_score.training.validation import WITHOUT, Judge, judge_of
+
+CHUNK = 2**20
+"""How many sites (rows × D) are judged at a time."""
+WITHOUT = 4096
+"""How many training rows stand in where there is nothing held out."""
+
+Judge = Callable[[Any], float]
+"""From a model to one number, higher is better; the same draws each time."""
 
 
 def train(
@@ -67,7 +74,7 @@ def train(
         check(model)
     if not len(rows):
         raise InputError("at least one training row", "none", where="rows")
-    space: Space = model.space if isinstance(model, DensityModel) else model.neighborhood.space  # type: ignore[assignment, union-attr]
+    space = space_of(model)
     for name, states in (("rows", rows), ("valid", valid)):
         if states is not None:
             _check_states(space, states, name)
@@ -89,7 +96,7 @@ def _check_states(space: Space, states: Tensor, name: str) -> None:
         space.check(states, name)
 
 
-def starts_from_rows(model: nn.Module) -> bool:
+def starts_from_rows(model: Any) -> bool:
     """Whether a model reads the rows (``start_from``) before the first step, and is of use already then."""
     return bool(getattr(model, "starts_from_rows", False))
 
@@ -238,10 +245,10 @@ class _Loop:
         if not self._boundary:
             return ""
         late = settings.minutes is not None and self._timed().seconds >= 60 * settings.minutes
-        wish = 2 if self.interrupted() else 1 if late else 0
+        reason = 2 if self.interrupted() else 1 if late else 0
         if self.world > 1:
-            wish = int(self._agree(torch.tensor(wish, device=self.device), "max"))
-        return ("", "minutes", "interrupted")[wish]
+            reason = int(self._agree(torch.tensor(reason, device=self.device), "max"))
+        return ("", "minutes", "interrupted")[reason]
 
     def _agree(self, value: Tensor, how: str) -> float:
         """One number for all processes."""
@@ -265,8 +272,8 @@ class _Loop:
             return
         now.ended = why
         advice = advice_for(self.objective)
-        told = explain(reason, now.step, now.best_step, now.guard.rollbacks, advice) if reason else ""
-        now.message = told or recount(now.guard, now.best_step, advice)
+        message = explain(reason, now.step, now.best_step, now.guard.rollbacks, advice) if reason else ""
+        now.message = message or recount(now.guard, now.best_step, advice)
         yield Checkpoint(now.snapshot())
         yield self._finished()
 
@@ -277,3 +284,32 @@ class _Loop:
         best = float("nan") if now.guard.best is None else now.guard.best
         started = starts_from_rows(now.model)
         return Finished(now.step, why or now.ended, now.best_step, best, now.seconds, now.message, started)
+
+
+def has_likelihood(model: Any) -> bool:
+    """Whether a model's exact log-likelihood can be read off."""
+    return isinstance(model, DensityModel) and model.normalized
+
+
+def judge_of(model: Any, objective: Objective, rows: Tensor, seed: int) -> Judge:
+    """The mean log-density of ``rows`` ``(N, D)`` for a normalized density, else minus the held-out objective."""
+    if has_likelihood(model):
+        return lambda judged: _mean(judged.log_density(x) for _, x in _chunks(rows))
+    return lambda judged: (
+        -_mean(
+            objective.loss(judged, objective.draw(x, generator(seed, "valid", start, x.device)))
+            for start, x in _chunks(rows)
+        )
+    )
+
+
+@torch.no_grad()
+def _mean(parts: Iterator[Tensor]) -> float:
+    values = torch.cat([part.double() for part in parts])
+    return float(values.mean())
+
+
+def _chunks(rows: Tensor) -> Iterator[tuple[int, Tensor]]:
+    step = max(1, CHUNK // rows.shape[-1])
+    for start in range(0, len(rows), step):
+        yield start, rows[start : start + step].long()

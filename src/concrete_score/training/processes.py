@@ -20,7 +20,7 @@ def world_size() -> int:
 
 
 def rank() -> int:
-    """This process's number; 0 writes and speaks."""
+    """This process's number; 0 writes files and messages."""
     return int(os.environ.get("RANK", "0"))
 
 
@@ -63,7 +63,7 @@ def _leave() -> None:
     from torch import distributed
 
     if distributed.is_initialized():
-        gc.collect()  # wrapped models that nobody holds still keep the connection
+        gc.collect()  # unreachable wrapped models still keep the connection
         distributed.destroy_process_group()
 
 

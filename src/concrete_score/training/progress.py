@@ -1,15 +1,14 @@
-"""Progress for people, on standard error: a live bar on a terminal, plain lines elsewhere, or nothing."""
+"""A training's events for people: one line of progress, and TensorBoard's scalars."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 from concrete_score.errors import InputError
+from concrete_score.progress import progress
 from concrete_score.training.events import Event, Progress, Validated, WentBack
-from concrete_score.training.settings import TrainingSettings
+from concrete_score.training.recipe import TrainingSettings
 
 Show = Callable[[Event], None]
 _SECONDS = 10.0
@@ -17,46 +16,31 @@ _SECONDS = 10.0
 
 
 @contextmanager
-def progress(settings: TrainingSettings, *, quiet: bool = False) -> Iterator[Show]:
-    """How to show events: a bar where there is a terminal, lines where there is none, silence where asked.
+def training_progress(settings: TrainingSettings, *, quiet: bool = False) -> Iterator[Show]:
+    """How to show events: a bar where there is a terminal, lines where there is none, nothing if ``quiet``.
 
-    >>> with progress(TrainingSettings(), quiet=True) as show:
+    >>> with training_progress(TrainingSettings(), quiet=True) as show:
     ...     show(Progress(20, 1.5, 1e-3, 0.1))
     """
-    if quiet:
-        yield lambda event: None
-    elif sys.stderr.isatty():
-        with _bar(settings) as show:
-            yield show
-    else:
-        yield Lines(settings)
+    status = Status(settings)
+    with progress("starting", quiet=quiet, seconds=_SECONDS) as update:
 
+        def show(event: Event) -> None:
+            if line := status.see(event):
+                update(event.step, settings.steps, line, note=isinstance(event, WentBack))
 
-class Lines:
-    """One plain line now and then: loss, validation, speed and the time left."""
-
-    def __init__(self, settings: TrainingSettings, write: Callable[[str], Any] | None = None) -> None:
-        self.status = Status(settings)
-        self.write = write or (lambda line: sys.stderr.write(f"{line}\n"))
-        self.spoke = monotonic()
-
-    def __call__(self, event: Event) -> None:
-        """Say it, if it is time."""
-        line = self.status.see(event)
-        if isinstance(event, WentBack) or (line and monotonic() - self.spoke >= _SECONDS):
-            self.write(line)
-            self.spoke = monotonic()
+        yield show
 
 
 class Status:
-    """What is known so far, as one line."""
+    """What is known so far, as one line: loss, validation, speed and the time left."""
 
     def __init__(self, settings: TrainingSettings) -> None:
         self.settings, self.valid = settings, ""
         self.first: tuple[int, float] | None = None
 
     def see(self, event: Event) -> str:
-        """The line after an event; empty where there is nothing new to say."""
+        """The line after an event; empty where there is nothing new."""
         match event:
             case Progress():
                 return self._progress(event)
@@ -78,27 +62,6 @@ class Status:
                 left = min(left, 60 * self.settings.minutes - event.seconds)
             speed = f", {steps / seconds:,.0f} steps/s, {_clock(left)} left"
         return f"step {event.step:,}/{self.settings.steps:,}: loss {event.loss:.4f}{self.valid}{speed}"
-
-
-@contextmanager
-def _bar(settings: TrainingSettings) -> Iterator[Show]:
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn
-    from rich.progress import Progress as Bars
-
-    status, console = Status(settings), Console(stderr=True)
-    columns = (BarColumn(bar_width=24), TextColumn("{task.description}", markup=False))
-    with Bars(*columns, console=console, transient=True) as bars:
-        task = bars.add_task("starting", total=settings.steps)
-
-        def show(event: Event) -> None:
-            line = status.see(event)
-            if isinstance(event, WentBack):
-                console.print(line, markup=False, highlight=False)
-            elif line:
-                bars.update(task, completed=event.step, description=line)
-
-        yield show
 
 
 def tensorboard(folder: Path) -> Show:

@@ -49,7 +49,6 @@ class PooledProposal:
 
     @property
     def space(self) -> Space:
-        """The model's."""
         space: Space = self.frozen.space
         return space
 

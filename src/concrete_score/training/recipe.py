@@ -1,24 +1,164 @@
-"""What is trained, by names alone: a model, an objective and the pieces they are made of."""
+"""What is trained and how, by names and plain values alone: a recipe of registered pieces, and the settings."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from inspect import Parameter, signature
+from math import cos, isfinite, pi
 from typing import Any, NamedTuple
 
 from torch import nn
 
 from concrete_score import registry
-from concrete_score.errors import InputError, nearest
+from concrete_score.defaults import BATCH_SIZE, MODEL, OBJECTIVE
+from concrete_score.errors import InputError, Option, nearest
 from concrete_score.protocols import Objective
 from concrete_score.randomness import generator
 from concrete_score.spaces import Space
 from concrete_score.training.proposals import PooledProposal
-from concrete_score.training.settings import TrainingSettings, parse_value
 
 _PIECES = ("space", "neighborhood", "noise", "generator", "edges", "proposal", "dtype", "weight")
 """Arguments that are built here, never given as options."""
 _OPTIONS = ("model", "objective", "noise")
 """Pieces that take options ``piece.name=value``."""
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How a model is trained; every field can be given by its name (``csm fit --set name=value``).
+
+    >>> TrainingSettings.of({"steps": "500", "schedule": "constant"}).steps
+    500
+    >>> TrainingSettings.of({"batchsize": "64"})
+    Traceback (most recent call last):
+    concrete_score.errors.InputError: batchsize: expected the name of a setting, got 'batchsize'; did you mean
+    'batch_size'? Known: ...
+    """
+
+    steps: int = 10_000
+    """How many steps to take at most."""
+    batch_size: int = BATCH_SIZE
+    """Rows of one step, over all processes."""
+    lr: float = 1e-3
+    """Adam's rate at the start."""
+    schedule: str = "cosine"
+    """How the rate falls: a name of `SCHEDULES`."""
+    clip_norm: float | None = None
+    """Limit of the gradient's norm; None for none."""
+    average: float | None = None
+    """Decay of the weights' moving average, which is then what is validated and kept; None for none."""
+    patience: int | None = None
+    """Stop after this many steps without a better validation; None never does."""
+    valid_every: int = 500
+    """Steps between validations."""
+    check_every: int = 20
+    """Steps between looks at the loss (each waits for the device)."""
+    checkpoint_seconds: float = 30.0
+    """Seconds between checkpoints."""
+    minutes: float | None = None
+    """Stop after this long, all resumed parts together; None for no limit."""
+    seed: int = 0
+    """Names all randomness."""
+    refresh_every: int = 100
+    """Steps between refreshes of a self-proposal."""
+    pool: int = 4096
+    """States a self-proposal draws at each refresh."""
+    retries: int = 3
+    """How often the guard goes back with a smaller rate before it stops."""
+    shrink: float = 0.3
+    """By how much the guard multiplies the rate each time."""
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and not (isfinite(value) and value >= least):
+                raise InputError(f"a number of at least {least}", str(value), where=name)
+        for name in ("lr", "clip_norm", "minutes", "checkpoint_seconds"):
+            value = getattr(self, name)
+            if value is not None and not (isfinite(value) and value > 0):
+                raise InputError("a number above 0", str(value), where=name)
+        for name in ("average", "shrink"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < 1:
+                raise InputError("a number between 0 and 1, both excluded", str(value), where=name)
+        if self.schedule not in SCHEDULES:
+            raise InputError("a schedule", repr(self.schedule), "schedule", nearest(self.schedule, list(SCHEDULES)))
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names of all settings."""
+        return [field.name for field in fields(cls)]
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> "TrainingSettings":
+        """Settings from values or their text.
+
+        Raises:
+            InputError: an unknown name (with the nearest one) or a value of the wrong kind.
+        """
+        kinds = {field.name: str(field.type) for field in fields(cls)}
+        for name in given:
+            if name not in kinds:
+                raise InputError("the name of a setting", repr(name), where=name, fix=nearest(name, list(kinds)))
+        return cls(**{name: _read(name, value, kinds[name]) for name, value in given.items()})
+
+    def to_json(self) -> dict[str, Any]:
+        """Every setting by its name."""
+        return asdict(self)
+
+    def rate(self, step: int) -> float:
+        """The schedule's rate at a step, before any shrinking by the guard."""
+        return self.lr * SCHEDULES[self.schedule](step / self.steps)
+
+
+def _cosine(share: float) -> float:
+    return (1 + cos(pi * min(share, 1.0))) / 2
+
+
+SCHEDULES = {"constant": lambda share: 1.0, "cosine": _cosine}
+"""The rate, relative to its start, as a function of the share of steps taken."""
+
+_LEAST = {
+    "steps": 1,
+    "batch_size": 1,
+    "patience": 1,
+    "valid_every": 1,
+    "check_every": 1,
+    "seed": 0,
+    "refresh_every": 1,
+    "pool": 1,
+    "retries": 0,
+}
+
+
+def _read(name: str, value: Any, kind: str) -> Any:
+    """A value of the field's kind, from itself or from its text."""
+    if isinstance(value, str) and not kind.startswith("<class 'str'>"):
+        value = parse_value(value)
+    if value is None and "None" in kind:
+        return None
+    if "float" in kind and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if "int" in kind and "float" not in kind and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if "str" in kind and isinstance(value, str):
+        return value
+    wanted = "a word" if "str" in kind else "a number" if "float" in kind else "a whole number"
+    raise InputError(wanted, repr(value), where=name)
+
+
+def parse_value(text: str) -> Any:
+    """A value from the command line: JSON where it is JSON, ``none`` for None, else the text itself.
+
+    >>> parse_value("3"), parse_value("1e-3"), parse_value("none"), parse_value("[8, 4]"), parse_value("tanh")
+    (3, 0.001, None, [8, 4], 'tanh')
+    """
+    if text.lower() == "none":
+        return None
+    try:
+        return json.loads(text, parse_constant=lambda _: text)
+    except ValueError:
+        return text
 
 
 class Built(NamedTuple):
@@ -39,8 +179,8 @@ class Recipe:
     'logistic'
     """
 
-    model: str = "made"
-    objective: str = "maximum_likelihood"
+    model: str = MODEL
+    objective: str = OBJECTIVE
     edges: str | None = None
     neighborhood: str | None = None
     noise: str | None = None
@@ -49,7 +189,6 @@ class Recipe:
     noise_options: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """For ``run.json``."""
         return asdict(self)
 
     @classmethod
@@ -126,7 +265,7 @@ class Recipe:
 def _call(builder: Callable[..., Any], pieces: Mapping[str, Any], options: Mapping[str, Any], where: str) -> Any:
     """Call a builder with the pieces it asks for and the options given."""
     parameters = signature(builder).parameters
-    # A generator is passed where it is required: a table starts uniform, as in the paper, unless told otherwise.
+    # A generator is passed where it is required: a table starts uniform, as in the paper, unless asked otherwise.
     given = {
         name: value
         for name, value in pieces.items()
@@ -145,12 +284,10 @@ def _call(builder: Callable[..., Any], pieces: Mapping[str, Any], options: Mappi
     except TypeError as error:
         if options or _missing(parameters, {**given, **values}):
             reason = str(error).partition("() ")[2] or str(error)
-            # A neighborhood is known by its name alone.
-            fix = (
-                f"use --set {where}.NAME=VALUE"
-                if where in _OPTIONS
-                else "choose one that needs none, or build it in Python"
-            )
+            if where in _OPTIONS:
+                fix: Any = Option("set", {f"{where}.NAME": "VALUE"})
+            else:  # a neighborhood is known by its name alone
+                fix = "choose one that needs none, or build it in Python"
             raise InputError(f"the options of this {where}", reason, where, fix) from None
         raise
 
@@ -162,29 +299,26 @@ def _missing(parameters: Mapping[str, Parameter], given: Mapping[str, Any]) -> l
     ]
 
 
-def sort_settings(words: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """``key=value`` words as training settings and as pieces of a recipe.
+def sort_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings by name as those of the training and as pieces of a recipe; texts are read, ``piece.name`` is an option.
 
     Raises:
-        InputError: a word without ``=``, or an unknown key with the nearest one.
+        InputError: an unknown name, with the nearest one.
 
-    >>> sort_settings(("lr=0.01", "model.hidden=50", "noise=categorical"))
+    >>> sort_settings({"lr": "0.01", "model.hidden": "50", "noise": "categorical"})
     ({'lr': '0.01'}, {'model_options': {'hidden': 50}, 'noise': 'categorical'})
     """
     training: dict[str, Any] = {}
     recipe: dict[str, Any] = {}
     known = [*TrainingSettings.names(), "noise", *(f"{piece}.NAME" for piece in _OPTIONS)]
-    for word in words:
-        key, equals, value = word.partition("=")
+    for key, value in given.items():
         piece, dot, name = key.partition(".")
-        if not equals:
-            raise InputError("KEY=VALUE", repr(word), where="--set", fix="for example --set average=0.999")
         if key in TrainingSettings.names():
             training[key] = value
         elif dot and piece in _OPTIONS and name:
-            recipe.setdefault(f"{piece}_options", {})[name] = parse_value(value)
+            recipe.setdefault(f"{piece}_options", {})[name] = parse_value(value) if isinstance(value, str) else value
         elif key == "noise":
             recipe["noise"] = value
         else:
-            raise InputError("the name of a setting", repr(key), where="--set", fix=nearest(key, known))
+            raise InputError("the name of a setting", repr(key), Option("set"), nearest(key, known))
     return training, recipe

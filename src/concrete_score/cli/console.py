@@ -1,0 +1,374 @@
+"""What all commands share: options, opening a run, reading data, and printing: results to standard output, messages to
+standard error."""
+
+import json as json_text
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+
+import click
+
+from concrete_score.bench.checks import Check
+from concrete_score.defaults import LEVELS, MAX_CATEGORIES, MAX_LEVELS, MISSING, THRESHOLD, UNKNOWN
+from concrete_score.errors import Command, InputError, Option, Text, printable, spell
+from concrete_score.files import finite, refuse_existing, refuse_unwritable
+from concrete_score.progress import Update, progress
+
+if TYPE_CHECKING:
+    import torch
+
+    from concrete_score.model import Given, Model
+
+PIPE_CLOSED = 141
+"""What a shell reports of a program whose reader has gone."""
+_LONG = 500
+"""Rows from which on a table is long."""
+
+
+class CommandLine:
+    """The skin of the command line: options as flags.
+
+    >>> CommandLine().options([Option("bins", {"net pay": 10}), Option("drop", ["id"]), Option("force", True)])
+    "--bins 'net pay=10' --drop id --force"
+    """
+
+    verb = "add"
+    arguments: Mapping[str, str] = {"data": "DATA", "run": "RUN"}
+
+    def options(self, options: Sequence[Option]) -> str | None:
+        """Each option with each of its values."""
+        return " ".join(text for option in options for text in self._spelled(option))
+
+    def command(self, command: Command) -> str | None:
+        """As it is typed."""
+        return f"csm {command.name}"
+
+    def _spelled(self, option: Option) -> list[str]:
+        flag = self.arguments.get(option.name, f"--{option.name.replace('_', '-')}")
+        value = option.value
+        if value is None or value is True:
+            return [flag]
+        if isinstance(value, Mapping):
+            value = [f"{key}={each}" for key, each in value.items()]
+        return [f"{flag} {shlex.quote(str(each))}" for each in (value if isinstance(value, list | tuple) else [value])]
+
+
+SKIN = CommandLine()
+
+
+@dataclass(frozen=True)
+class Console:
+    """The common options of one call, and how it prints results, messages and warnings.
+
+    >>> Console(json=True).give({"loss": float("nan")}, str)
+    {
+     "loss": null
+    }
+    """
+
+    seed: int = 0
+    device: str = "cpu"
+    threads: int | None = None
+    quiet: bool = False
+    json: bool = False
+    force: bool = False
+
+    def say(self, message: Text) -> None:
+        """A message to standard error, unless quiet."""
+        if not self.quiet:
+            click.echo(printable(spell(message, SKIN) or ""), err=True)
+
+    def warn(self, warnings: Iterable[str]) -> None:
+        """Warnings to standard error, quiet or not."""
+        for warning in warnings:
+            click.echo(f"warning: {printable(warning)}", err=True)
+
+    def give(self, value: Mapping[str, Any], text: Callable[[], str]) -> None:
+        """The result, to standard output: one JSON object, or the text made for people."""
+        click.echo(json_text.dumps(finite(value), indent=1, allow_nan=False) if self.json else text())
+
+    def progress(self, work: str) -> AbstractContextManager[Update]:
+        """How to report progress of ``work``."""
+        return progress(work, quiet=self.quiet)
+
+    def use_torch(self) -> "torch.device":
+        """Set the number of threads and give the device.
+
+        Raises:
+            InputError: PyTorch cannot use it here.
+        """
+        import torch
+
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        try:
+            # A device may be known by name and yet be absent; only use shows it.
+            torch.zeros(1, device=self.device).item()
+        except (RuntimeError, AssertionError):
+            fix = ("use ", Option("device", "cpu"))
+            raise InputError("a device that PyTorch can use here", repr(self.device), Option("device"), fix) from None
+        return torch.device(self.device)
+
+    def refuse_output(self, out: Path | None, kind: str = "table", form: str = "csv") -> None:
+        """Refuse an output path before any work is done.
+
+        Raises:
+            InputError: it exists and may not be replaced, is a folder, or has an ending that nothing writes.
+        """
+        from concrete_score.data.formats import writer_of
+
+        if out is None:
+            return
+        if str(out) == "-":
+            raise InputError("a file to write", "'-'", Option("out"), "leave it out for standard output")
+        writer_of(out, kind, form)
+        refuse_existing(out, self.force)
+        if out.is_dir():
+            raise InputError("a file to write", "a folder", str(out), ("choose another ", Option("out")))
+        refuse_unwritable(out)
+
+    def put(self, parts: Iterable[Any], out: Path | None, noun: str = "rows") -> None:
+        """Write data that come in parts, at least one: to a file, or as CSV to standard output."""
+        if out is not None:
+            from concrete_score.data.formats import write_file
+
+            rows = write_file(parts, out, force=self.force)
+            self.say(f"{rows} {noun} written to {out}")
+        elif not self.json:
+            for number, part in enumerate(parts):
+                text = part.frame().to_csv(header=number == 0)
+                if sys.stdout.isatty():
+                    # On a screen control characters are shown, not obeyed; in a file or a pipe data stay data.
+                    text = "\n".join(printable(line) for line in text.split("\n"))
+                _write_all(text.encode("utf-8", "surrogateescape"))
+
+
+def open_model(path: Path, console: Console) -> "Model":
+    """The model of a run, on the device asked for; one that training did not improve is warned of."""
+    device = console.use_torch()
+    from concrete_score.model import Model
+
+    model = Model.open(path, device=device, seed=console.seed)
+    if model.untrained:
+        console.warn([f"{path}: the model is as it was before training, for no step improved on it"])
+    return model
+
+
+def read_data(model: "Model", data: str, console: Console, **reading: Any) -> "Given":
+    """The data that a model is asked about; what was left out or looks wrong is reported."""
+    given = model.read(data, say=console.say, **reading)
+    for note in given.notes:
+        console.say(note)
+    console.warn(given.warnings)
+    return given
+
+
+def examples(*lines: str) -> str:
+    r"""The Examples section at the end of a command's help, kept line by line.
+
+    >>> examples("csm demo")
+    '\x08\nExamples:\n  csm demo'
+    """
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> str:
+    """A table for people; control characters are escaped.
+
+    >>> print(table(["name", "edges"], [["star", 5]]))
+    name   edges
+    ────────────
+    star   5
+    """
+    if len(rows) > _LONG:
+        return _long_table(columns, rows, title)
+    from io import StringIO
+
+    from rich import box
+    from rich.console import Console as RichConsole
+    from rich.table import Table
+    from rich.text import Text as RichText
+
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, title_justify="left", title_style="bold")
+    for column in columns:
+        view.add_column(RichText(column), overflow="fold")
+    for row in rows:
+        view.add_row(*(RichText(printable(str(cell))) for cell in row))
+    page = StringIO()
+    screen = sys.stdout.isatty()
+    # Into a file or a pipe no line is cut: other programs read it.
+    RichConsole(file=page, width=None if screen else 1000, force_terminal=screen).print(view)
+    body = "\n".join(line.rstrip() for line in page.getvalue().rstrip("\n").split("\n"))
+    return f"{title}\n{body}" if title else body
+
+
+def _long_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str) -> str:
+    """The same layout for many rows, a hundred times as fast as one that measures every character's width."""
+    cells = [[printable(str(cell)) for cell in row] for row in rows]
+    widths = [max(len(name), *map(len, column)) for name, column in zip(columns, zip(*cells, strict=True), strict=True)]
+    lines = [
+        "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in [list(columns), *cells]
+    ]
+    rule = "─" * (sum(widths) + 3 * (len(widths) - 1))
+    return "\n".join([*([title] if title else []), lines[0], rule, *lines[1:]])
+
+
+def checks_table(checks: Sequence[Check], title: str = "") -> str:
+    """Measured values beside their bounds.
+
+    >>> print(checks_table([Check.at_most("a / b", 0.2, 0.5)]))
+    check   value   bound    ok
+    ────────────────────────────
+    a / b   0.2     <= 0.5   yes
+    """
+    rows = [(check.name, check.value_text, check.bound_text, "yes" if check.ok else "NO") for check in checks]
+    return table(["check", "value", "bound", "ok"], rows, title)
+
+
+@contextmanager
+def pipes() -> Iterator[None]:
+    """Within it, a reader that has seen enough (``| head``) ends the program without a message."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The interpreter would try to write the rest when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(PIPE_CLOSED)
+
+
+def _write_all(data: bytes) -> None:
+    """All bytes to standard output; an unbuffered stream may take only some at a time."""
+    sys.stdout.flush()
+    stream, rest = sys.stdout.buffer, memoryview(data)
+    while rest:
+        rest = rest[stream.write(rest) :]
+    stream.flush()
+
+
+P = ParamSpec("P")
+
+_COMMON = (
+    click.option(
+        "--seed", metavar="N", type=click.IntRange(min=0), default=0, help="Same seed, same result; 0 by default."
+    ),
+    click.option("--device", metavar="NAME", default="cpu", help="Where tensors live: cpu (the default), cuda, …"),
+    click.option(
+        "--threads", metavar="N", type=click.IntRange(min=1, max=1024), help="How many threads PyTorch may use."
+    ),
+    click.option("--quiet", is_flag=True, help="No messages on standard error, but warnings and errors."),
+    click.option("--json", is_flag=True, help="Print one JSON object instead of a table."),
+    click.option("--force", is_flag=True, help="Write over what is there."),
+)
+
+_READING = (
+    click.option("--columns", metavar="A,B,…", help="Use these columns alone."),
+    click.option("--drop", metavar="COLUMN", multiple=True, help="Leave a column out; may be repeated."),
+    click.option("--bins", metavar="COLUMN=COUNT", multiple=True, help="Cut a column of numbers into quantile ranges."),
+    click.option("--na", metavar="TEXT", multiple=True, help="Take this text for a blank cell; may be repeated."),
+    click.option(
+        "--max-categories",
+        metavar="N",
+        type=click.IntRange(min=2),
+        help=f"The most values of a column; {MAX_CATEGORIES}.",
+    ),
+    click.option(
+        "--missing",
+        type=click.Choice(MISSING[:3]),
+        help="Blank cells: refuse them (the default), drop their rows, or make them a category.",
+    ),
+    click.option(
+        "--levels",
+        metavar="L",
+        type=click.IntRange(2, MAX_LEVELS),
+        help=f"Grey levels of images; {LEVELS}, which are bits.",
+    ),
+    click.option(
+        "--threshold",
+        metavar="T",
+        type=float,
+        help=f"With two levels: the share of the largest grey value above which a pixel is white; {THRESHOLD}.",
+    ),
+)
+
+run_argument = click.argument("path", metavar="RUN", type=click.Path(path_type=Path))
+data_argument = click.argument("data", metavar="DATA")
+data_dir_option = click.option(
+    "--data-dir", metavar="DIR", type=click.Path(), help="A folder of named data sets, looked into first."
+)
+unknown_option = click.option(
+    "--unknown",
+    type=click.Choice(UNKNOWN),
+    default=UNKNOWN[0],
+    help="Rows with values never seen in training: refuse them (the default), or skip them.",
+)
+missing_option = click.option(
+    "--missing",
+    type=click.Choice(MISSING[:2]),
+    default=MISSING[0],
+    help="Blank cells: refuse them with a count (the default), or drop their rows.",
+)
+passes_option = click.option(
+    "--passes",
+    metavar="P",
+    type=click.IntRange(min=1),
+    help="Of a model with noise levels: about how many network passes each draw may take.",
+)
+out_option = click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The file to write; its ending decides the format ('csm list formats').",
+)
+
+
+def common_options(command: Callable[Concatenate[Console, P], None]) -> Callable[..., None]:
+    """Add the common options to a command and hand them over as one `Console`."""
+    names = [field.name for field in fields(Console)]
+
+    @wraps(command)
+    def with_console(*args: Any, **given: Any) -> None:
+        console = Console(**{name: given.pop(name) for name in names})
+        command(console, *args, **given)
+
+    return _with(with_console, _COMMON)
+
+
+def reading_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say how data are read and hand them over as ``reading``, None where not given."""
+
+    @wraps(command)
+    def with_reading(*args: Any, **given: Any) -> None:
+        columns, drop, bins, na = (given.pop(name) for name in ("columns", "drop", "bins", "na"))
+        reading = {name: given.pop(name) for name in ("max_categories", "missing", "levels", "threshold")}
+        reading |= {"columns": columns.split(",") if columns else None, "drop": list(drop) or None}
+        reading |= {"bins": dict(map(_pair, bins)) or None, "na": list(na) or None}
+        command(*args, reading=reading, **given)
+
+    return _with(with_reading, _READING)
+
+
+def was_given(name: str) -> bool:
+    """Whether an option of the running command was given, rather than left to its default."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
+def _with(command: Callable[..., None], options: tuple[Any, ...]) -> Callable[..., None]:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _pair(text: str) -> tuple[str, int]:
+    name, sign, count = text.rpartition("=")
+    if not sign or not name or not count.isdecimal() or len(count) > 6:
+        raise InputError("COLUMN=COUNT", repr(text), Option("bins"), ("for example ", Option("bins", {"age": 10})))
+    return name, int(count)

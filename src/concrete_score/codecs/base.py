@@ -1,0 +1,299 @@
+"""What every kind of data does its own way, as one abstract class: callers never ask which kind it is.
+
+A codec reads data of its kind, infers itself from them, turns them into states and back, parses conditions, names
+cells, fills blanks, and chooses the model and objective for what was not asked for. A new one is a file with a subclass
+and a line in the registry, under ``codecs``.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from concrete_score import registry
+from concrete_score.data.frame import Array
+from concrete_score.errors import InputError, Option, Part, nearest
+from concrete_score.protocols import Encoded
+from concrete_score.shapes import States
+from concrete_score.spaces import Space
+from concrete_score.training.choice import Choice, choose
+
+Options = TypeVar("Options")
+Self = TypeVar("Self", bound="Codec")
+
+
+class Codec(ABC):
+    """The way between a user's data and states; concrete codecs are frozen values."""
+
+    kind: ClassVar[str]
+    """Its name in the registry, in ``run.json``, and in the data objects that it takes."""
+    noun: ClassVar[str]
+    """What one calls the examples, in the plural."""
+    site_noun: ClassVar[str] = "columns"
+    """What one calls the sites."""
+    precise: ClassVar[bool] = True
+    """Whether answers are computed in double precision: what a row gets then does not depend on the rows beside it."""
+    has_grid: ClassVar[bool] = False
+    """Whether examples can be looked at side by side, as `grid` draws them."""
+    from_noise: ClassVar[bool] = False
+    """Whether a model with noise levels always draws as a chain from noise."""
+
+    @property
+    def output_format(self) -> str:
+        """The format of an output file whose name has no ending."""
+        return "csv"
+
+    @property
+    def unnamed(self) -> bool:
+        """Whether the sites came without names, so that a whole number may stand for one."""
+        return False
+
+    @property
+    @abstractmethod
+    def space(self) -> Space: ...
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """What each site is called."""
+
+    @classmethod
+    @abstractmethod
+    def infer(cls: type[Self], data: Any, options: Mapping[str, Any]) -> Self:
+        """The codec of data to learn from; ``options`` are those that were given, by name."""
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls: type[Self], value: Any, where: str) -> Self:
+        """The codec of a ``run.json``, every value of it checked."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Plain values from which `from_json` builds an equal codec."""
+
+    @classmethod
+    @abstractmethod
+    def accept(cls, data: Any, where: str = "data") -> Any:
+        """A data object of this kind from one, or from a Python object; others are refused."""
+
+    @abstractmethod
+    def encode(self, data: Any, *, missing: str = "refuse", unknown: str = "refuse") -> Encoded:
+        """Data to states.
+
+        Args:
+            data: what `accept` takes.
+            missing: blank cells: ``refuse``, ``drop`` their rows, or ``keep`` them as unobserved (value 0).
+            unknown: values never seen in training: ``refuse``, or ``skip`` their rows.
+        """
+
+    @abstractmethod
+    def decode(self, states: States) -> Any:
+        """States ``(N, D)`` to a data object of the form that came in."""
+
+    @abstractmethod
+    def fill(self, data: Any, rows: Encoded, states: States, draws: int | None) -> Any:
+        """Data with their blanks filled from ``states`` ``(M, N', D)``, all else as it came.
+
+        Args:
+            data: what was encoded as ``rows``.
+            rows: its states, with ``missing="keep"``.
+            states: completed rows, M copies.
+            draws: None for one copy; otherwise copies are stacked, and numbered by `DRAW`.
+        """
+
+    @abstractmethod
+    def natives(self, site: int) -> Sequence[Any]:
+        """A site's values in order, as they stand in the data."""
+
+    @abstractmethod
+    def labels(self, site: int) -> tuple[str, ...]:
+        """A site's values in order, as text."""
+
+    @abstractmethod
+    def place(self, site: int, text: str) -> int | None:
+        """A site's value for a text, or None."""
+
+    @abstractmethod
+    def schema(self) -> dict[str, Any]:
+        """What the data look like, as plain values for ``csm show --json``."""
+
+    @abstractmethod
+    def schema_table(self) -> tuple[str, Sequence[str], Sequence[Sequence[Any]]]:
+        """The same for people: a title, column heads and rows."""
+
+    def site_kind(self, site: int) -> str:
+        """What kind of values a site has."""
+        return self.kind
+
+    def describe(self, site: int, value: int) -> str:
+        """A cell in the data's own words: ``column=value``."""
+        return f"{self.names[site]}={self.labels(site)[value]}"
+
+    def notes(self) -> list[tuple[Part, ...]]:
+        """What was read in one way and may have been meant in another, with the option for that."""
+        return []
+
+    def fill_notes(self) -> list[str]:
+        """Which blanks are left as they are when others are filled."""
+        return []
+
+    def as_learned(self, data: Any) -> Any:
+        """Filled data with texts that are a learned number or boolean as such, for JSON."""
+        return data
+
+    def warnings(self, data: Any, rows: Encoded) -> list[str]:
+        """What is suspicious about data encoded with this codec."""
+        return []
+
+    def grid(self, states: States, columns: int | None = None) -> bytes | None:
+        """States as one PNG image of examples side by side; None for data that cannot be looked at so."""
+        return None
+
+    def choose(self, recipe: Mapping[str, Any], training: Mapping[str, Any]) -> Choice:
+        """A whole recipe: what was given, and for the rest what suits this data, with the reasons."""
+        return choose(recipe, training)
+
+    def parameters(self) -> dict[str, Any]:
+        """The reading options that would infer this codec again, for the estimator of a run."""
+        return {}
+
+    def same_reading(self, other: "Codec") -> bool:
+        """Whether another codec reads data in the same way."""
+        return self.to_json() == other.to_json()
+
+    def given(self, conditions: Any) -> dict[int, int]:
+        """Conditions as ``{site: value}``.
+
+        Args:
+            conditions: ``{"smoke": "yes"}``, or texts ``smoke=yes``, where the name is the longest that fits; or None.
+                Sites without names may be called by number.
+
+        Raises:
+            InputError: no such site or value, or two values for one site.
+        """
+        if conditions is None:
+            return {}
+        if isinstance(conditions, str) or not isinstance(conditions, Mapping | Sequence):
+            raise InputError("a mapping such as {'smoke': 'yes'}", type(conditions).__name__, Option("given"))
+        pairs = conditions.items() if isinstance(conditions, Mapping) else map(self._split, conditions)
+        found: dict[int, int] = {}
+        for name, value in pairs:
+            d = self._site(name)
+            text = "" if value is None or value != value else str(value)
+            place = self.place(d, text)
+            if place is None:
+                expected = f"a value of {self.names[d]!r} seen in training"
+                raise InputError(expected, repr(value), Option("given"), nearest(text, self.labels(d)))
+            if found.get(d, place) != place:
+                raise InputError(f"one value for {self.names[d]!r}", "two", Option("given"), "give it once")
+            found[d] = place
+        return found
+
+    def _split(self, text: str) -> tuple[str, str]:
+        """``COLUMN=VALUE`` at the longest column that fits."""
+        fitting = [name for name in self.names if text.startswith(f"{name}=")]
+        if text in self.names:
+            fix = ("write ", Option("given", [f"{text}=…"]))
+            raise InputError("COLUMN=VALUE", f"{text!r} without a value", Option("given"), fix)
+        if not fitting:
+            site = self.site_noun.removesuffix("s")
+            expected = f"{site.upper()}=VALUE with the name of a {site}"
+            raise InputError(expected, repr(text), Option("given"), nearest(text.partition("=")[0], self.names))
+        name = max(fitting, key=len)
+        return name, text[len(name) + 1 :]
+
+    def _site(self, key: Any) -> int:
+        number = self.unnamed and isinstance(key, int | np.integer) and not isinstance(key, bool)
+        if number and 0 <= key < len(self.names):
+            return int(key)
+        if str(key) not in self.names:
+            expected = f"the name of a {self.site_noun.removesuffix('s')}"
+            raise InputError(expected, repr(key), Option("given"), nearest(str(key), self.names))
+        return self.names.index(str(key))
+
+
+def codec_of(kind: Any, where: str = "codec") -> type[Codec]:
+    """The registered codec of a kind of data.
+
+    Raises:
+        InputError: no codec is registered under this name.
+    """
+    known = registry.names("codecs")
+    if not isinstance(kind, str) or kind not in known:
+        raise InputError("a kind of codec", repr(kind), where=f"{where}.kind", fix=nearest(str(kind), known))
+    found: type[Codec] = registry.load("codecs", kind)
+    return found
+
+
+def codec_from_json(value: Any, where: str = "codec") -> Codec:
+    """The codec of a ``run.json``.
+
+    Raises:
+        InputError: of a kind that is not known here, or not as it was written.
+
+    >>> codec_from_json({"kind": "integers", "sizes": [2, 3]}).names
+    ('x0', 'x1')
+    """
+    return codec_of(value.get("kind") if isinstance(value, Mapping) else None, where).from_json(value, where)
+
+
+def check_kind(value: Any, kind: str, where: str) -> None:
+    """Refuse plain values that are not those of a kind of codec."""
+    if not isinstance(value, Mapping) or value.get("kind") != kind:
+        came = repr(value.get("kind")) if isinstance(value, Mapping) else type(value).__name__
+        raise InputError(repr(kind), came, where=f"{where}.kind")
+
+
+def options_of(kind: Callable[..., Options], given: Mapping[str, Any], noun: str) -> Options:
+    """A codec's options from those given by name; None means not given.
+
+    Raises:
+        InputError: an option that this kind of data does not have.
+    """
+    known = [each.name for each in fields(kind)]  # type: ignore[arg-type]
+    chosen = {name: value for name, value in given.items() if value is not None}
+    for name in chosen:
+        if name not in known:
+            options = [part for each in known for part in (", ", Option(each))][1:]
+            fix = (f"leave it out; {noun} have ", *options)
+            raise InputError(f"an option of {noun}", "one of another kind of data", Option(name), fix)
+    return kind(**chosen)
+
+
+def is_data(value: Any) -> bool:
+    """Whether a value is a data object, as formats read them, rather than one of Python's."""
+    return hasattr(value, "kind") and hasattr(value, "where")
+
+
+def refuse_other_kind(data: Any, expected: str) -> NoReturn:
+    """Refuse a data object of another codec's kind."""
+    noun = codec_of(data.kind).noun
+    raise InputError(expected, noun, where=data.where, fix=f"give {expected}, or a run made of {noun}")
+
+
+def check_choice(value: Any, known: Sequence[str], name: str) -> None:
+    """Refuse a value that is not among those an option takes."""
+    if value not in known:
+        raise InputError(f"one of {', '.join(known)}", repr(value), Option(name), nearest(str(value), known))
+
+
+def kept_rows(unknown: Array, blank: Array, where: str, noun: str) -> Array:
+    """Positions of the rows that are neither skipped nor dropped ``(N',)``.
+
+    Raises:
+        InputError: no row is left.
+    """
+    kept: Array = np.flatnonzero(~(unknown | blank))
+    if not len(kept):
+        came = f"none: {int(unknown.sum())} with unknown values, {int(blank.sum())} with blanks"
+        raise InputError(f"{noun} to use", came, where=where)
+    return kept
+
+
+def all_observed(rows: int, sites: int) -> Tensor:
+    """One flag that stands for all cells where none is blank ``(N, D)``."""
+    return torch.ones((1, 1), dtype=torch.bool).expand(rows, sites)

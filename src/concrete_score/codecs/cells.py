@@ -1,0 +1,222 @@
+"""The cells of one column of a table: their distinct values, and whether these are text, numbers or booleans."""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from concrete_score.codecs.columns import (
+    BOOLEAN,
+    EXACT,
+    INTEGER,
+    INTEGER_PATTERN,
+    NUMBER,
+    NUMBER_PATTERN,
+    TEXT,
+    Value,
+    as_numbers,
+    is_blank,
+    spelled,
+)
+from concrete_score.data.frame import Array
+
+_SPAN = 2**20
+"""Whole numbers that lie closer together are counted, which is quicker than sorting."""
+
+
+class Column:
+    """One column's cells, looked at once.
+
+    Args:
+        cells: as they came; null, NaN, the empty text and ``na`` are blank.
+        na: texts that mean a blank cell.
+        typed: whether text is known to be text; otherwise it means numbers where all of it reads so.
+
+    >>> column = Column(pl.Series("a", ["10", "9", "NA"]), ["NA"])
+    >>> column.kind, column.values, column.blanks
+    ('integer', (9, 10), 1)
+    """
+
+    def __init__(self, cells: pl.Series, na: Sequence[str] = (), typed: bool = False) -> None:
+        self.name, self.na, self.typed = cells.name, tuple(na), typed
+        # A data frame's own Enum may declare values that no row has; they are no more values here than a Categorical's.
+        self.cells = _plain(cells.cast(pl.String) if typed and cells.dtype == pl.Enum else cells)
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    @cached_property
+    def fractions(self) -> Array | None:
+        """Every cell as float64, NaN where blank ``(N,)``, if all are numbers and not all of them whole; else None."""
+        if self.cells.dtype == pl.Float64:
+            numbers = self.cells
+        elif self.cells.dtype != pl.String or self.typed or not _reads_as_number(self.cells):
+            return None
+        else:
+            numbers = self.cells.cast(pl.Float64, strict=False)
+            blank = self.cells.null_count() + int((self.cells == "").sum())
+            if numbers.null_count() > blank or not numbers.drop_nulls().is_finite().all():
+                return None
+            if not (numbers != numbers.floor()).any():
+                return None
+        found: Array = numbers.fill_null(float("nan")).to_numpy()
+        hidden = [float(word) for word in self.na if re.match(NUMBER_PATTERN, word)]
+        return np.where(np.isin(found, hidden), np.nan, found) if hidden else found
+
+    @cached_property
+    def distinct(self) -> pl.Series:
+        """The distinct values, ascending, blank cells left out: String, Int64, Float64 or Boolean."""
+        return self._factors[0]
+
+    @cached_property
+    def codes(self) -> Array:
+        """``(N,)`` positions in `distinct`; ``len(distinct)`` marks a blank cell."""
+        return self._factors[1]
+
+    @cached_property
+    def _factors(self) -> tuple[pl.Series, Array]:
+        if self.fractions is not None:
+            known = ~np.isnan(self.fractions)
+            values, inverse = np.unique(self.fractions[known], return_inverse=True)
+            return pl.Series(values), _with_blanks(inverse, known, len(values))
+        factors: tuple[pl.Series, Array] = _FACTORS.get(self.cells.dtype, _text_factors)(self.cells)
+        return factors
+
+    @cached_property
+    def _hidden(self) -> Array:
+        """Which distinct values the texts in ``na`` declare blank."""
+        return is_blank(self.distinct, self.na)
+
+    @cached_property
+    def blanks(self) -> int:
+        """How many cells are blank."""
+        if self.fractions is not None:
+            return int(np.isnan(self.fractions).sum())
+        counts = np.bincount(self.codes, minlength=len(self.distinct) + 1)
+        return int(counts[np.append(self._hidden, True)].sum())
+
+    @cached_property
+    def known(self) -> pl.Series:
+        """The distinct values that do not mean blank."""
+        return self.distinct.filter(pl.Series(~self._hidden)) if self._hidden.any() else self.distinct
+
+    @cached_property
+    def kind(self) -> str:
+        """``text``, ``integer``, ``boolean``, or ``number`` if not all are whole."""
+        if self.fractions is not None:
+            return NUMBER
+        return TEXT if self.typed and self.known.dtype == pl.String else _kind(self.known)
+
+    @cached_property
+    def values(self) -> tuple[Value, ...]:
+        """The distinct values as their kind, ascending; of fractions there are none."""
+        if self.kind == NUMBER:
+            return ()
+        if self.known.dtype != pl.String or self.kind == TEXT:
+            return tuple(self.known.to_list())
+        return tuple(sorted({value for value in spelled(self.known, self.kind) if value is not None}))
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the column can be cut into bins."""
+        return self.kind in (INTEGER, NUMBER)
+
+    @cached_property
+    def numbers(self) -> Array:
+        """Every cell as float64; NaN where blank or not a number ``(N,)``."""
+        if self.fractions is not None:
+            return self.fractions
+        numbers = np.where(self._hidden, np.nan, as_numbers(self.distinct))
+        found: Array = np.append(numbers, np.nan)[self.codes]
+        return found
+
+
+def _plain(cells: pl.Series) -> pl.Series:
+    """Cells as Boolean, Int64, Float64, Enum or text; whole numbers in float storage become integers."""
+    kind = cells.dtype
+    if kind == pl.Boolean or kind == pl.Enum:
+        return cells
+    if kind.is_integer():
+        wide = cells.cast(pl.Int64, strict=False)
+        return wide if wide.null_count() == cells.null_count() else cells.cast(pl.String)
+    if kind.is_float() or kind.is_decimal():
+        numbers = cells.cast(pl.Float64).fill_nan(None)
+        whole = ((numbers == numbers.floor()) & (numbers.abs() <= EXACT)).all()
+        return numbers.cast(pl.Int64) if whole else numbers
+    return cells.cast(pl.String)
+
+
+def _reads_as_number(cells: pl.Series) -> bool:
+    first = cells.drop_nulls().head(1).to_list()
+    return not first or re.fullmatch(NUMBER_PATTERN, first[0]) is not None or first[0] == ""
+
+
+def _with_blanks(inverse: Array, known: Array, count: int) -> Array:
+    codes = np.full(len(known), count)
+    codes[known] = inverse
+    return codes
+
+
+def _integer_factors(cells: pl.Series) -> tuple[pl.Series, Array]:
+    known = cells.is_not_null().to_numpy()
+    numbers = cells.drop_nulls().to_numpy()
+    if len(numbers) and int(numbers.max()) - int(numbers.min()) < _SPAN:
+        place = numbers - numbers.min()
+        seen = np.bincount(place) > 0
+        values, inverse = np.flatnonzero(seen) + int(numbers.min()), (np.cumsum(seen) - 1)[place]
+    else:
+        values, inverse = np.unique(numbers, return_inverse=True)
+    return pl.Series(values, dtype=pl.Int64), _with_blanks(inverse, known, len(values))
+
+
+def _boolean_factors(cells: pl.Series) -> tuple[pl.Series, Array]:
+    values = cells.drop_nulls().unique().sort()
+    codes = cells.cast(pl.Int64).fill_null(2).to_numpy()
+    place = np.array([*(list(values).index(each) if each in values else 0 for each in (False, True)), len(values)])
+    return values.alias(""), place[codes]
+
+
+def _text_factors(cells: pl.Series) -> tuple[pl.Series, Array]:
+    """Categories number the texts as they come; their order is that of code points. An Enum's values are declared."""
+    if cells.dtype == pl.Enum:
+        values = cells.dtype.categories  # type: ignore[attr-defined]
+        codes = cells.to_physical().cast(pl.Int64).fill_null(len(values)).to_numpy()
+    else:
+        numbered = cells.cast(pl.Categorical(pl.Categories.random()))
+        physical = numbered.to_physical()
+        seen = physical.drop_nulls().unique().sort()
+        values = seen.cat.to(numbered.dtype).cast(pl.String)
+        place = np.full(int(seen.max()) + 2 if len(seen) else 1, len(values))  # type: ignore[arg-type]
+        place[seen.to_numpy()] = np.arange(len(values))
+        codes = place[physical.cast(pl.Int64).fill_null(len(place) - 1).to_numpy()]
+    order = values.arg_sort().to_numpy()
+    ascending = values.gather(order)
+    empty = int(len(ascending) > 0 and ascending[0] == "")
+    rank = np.empty(len(order) + 1, dtype=np.int64)
+    rank[order], rank[len(order)] = np.arange(len(order)) - empty, len(order) - empty
+    rank[rank < 0] = len(order) - empty
+    return ascending[empty:].alias(""), rank[codes]
+
+
+_FACTORS: Mapping[Any, Any] = {pl.Int64: _integer_factors, pl.Boolean: _boolean_factors}
+
+
+def _kind(values: pl.Series) -> str:
+    if values.dtype != pl.String:
+        return BOOLEAN if values.dtype == pl.Boolean else INTEGER if values.dtype == pl.Int64 else NUMBER
+    if not len(values):
+        return TEXT
+    if values.str.contains(INTEGER_PATTERN).all():
+        whole = values.str.replace(r"\.0*$", "").cast(pl.Int64, strict=False)
+        return TEXT if whole.null_count() else INTEGER
+    if not values.str.contains(NUMBER_PATTERN).all():
+        return TEXT
+    numbers = as_numbers(values)
+    if not np.isfinite(numbers).all():
+        return TEXT
+    if (numbers != np.floor(numbers)).any():
+        return NUMBER
+    return INTEGER if (np.abs(numbers) <= EXACT).all() else TEXT

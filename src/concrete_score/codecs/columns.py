@@ -1,0 +1,378 @@
+"""Kinds of columns, one class each: how the cells of a table's column become the values of a site, and back.
+
+A kind encodes cells, decodes values, finds a value by its text, and keeps itself as plain values. New ones are
+registered under ``columns``; ``kinds`` are the names it has in ``run.json``.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+import polars as pl
+
+from concrete_score import registry
+from concrete_score.data.frame import Array
+from concrete_score.errors import InputError, nearest
+
+Value = str | int | bool
+
+TEXT, INTEGER, BOOLEAN, NUMBER, BINS = "text", "integer", "boolean", "number", "bins"
+EXACT = float(2**53)
+"""Beyond this, float64 does not distinguish all whole numbers."""
+
+# No leading zeros: 007 is a name. A fraction of zeros is how some programs write whole numbers beside blanks.
+INTEGER_PATTERN = r"^-?(0|[1-9][0-9]*)(\.0*)?$"
+NUMBER_PATTERN = r"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_TRUTH = {"true": True, "false": False, "1": True, "0": False}
+UNKNOWN, BLANK = -1, -2
+"""In the place of a site's value: a value never seen in training, and no value at all."""
+_TYPES: Mapping[str, Any] = {TEXT: pl.String, INTEGER: pl.Int64, BOOLEAN: pl.Boolean, BINS: pl.String}
+
+
+@runtime_checkable
+class ColumnCells(Protocol):
+    """What a kind of column needs to know of the cells it encodes."""
+
+    name: str
+    na: tuple[str, ...]
+
+    @property
+    def fractions(self) -> Array | None: ...
+    @property
+    def distinct(self) -> pl.Series: ...
+    @property
+    def codes(self) -> Array: ...
+    @property
+    def numbers(self) -> Array: ...
+
+
+@runtime_checkable
+class ColumnKind(Protocol):
+    """What a table's codec asks of each of its columns."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def blank(self) -> bool: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+    @property
+    def natives(self) -> tuple[Value | None, ...]: ...
+    @property
+    def lossy(self) -> bool: ...
+
+    def place(self, text: str) -> int | None: ...
+    def encode(self, column: ColumnCells) -> Array: ...
+    def decode(self, codes: Array) -> pl.Series: ...
+    def parameters(self) -> dict[str, Any]: ...
+    def to_json(self) -> dict[str, Any]: ...
+
+
+class _Site(ABC):
+    """What the kinds of columns share: the values of the site are `natives`, in order; a blank is the last of them."""
+
+    name: str
+    blank: bool
+    kind: str
+    lossy = False
+    """Whether different cells share a value, so that one cannot stand for another."""
+
+    @property
+    @abstractmethod
+    def natives(self) -> tuple[Value | None, ...]:
+        """The values as they stand in a table; a blank is None."""
+
+    @property
+    def size(self) -> int:
+        """How many values the site takes."""
+        return len(self.natives)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The values as text; a blank is empty."""
+        return tuple(map(as_text, self.natives))
+
+    @property
+    def blank_place(self) -> int:
+        """The site's value for a blank cell, or BLANK."""
+        return self.size - 1 if self.blank else BLANK
+
+    @abstractmethod
+    def lookup(self, values: pl.Series, na: tuple[str, ...]) -> Array:
+        """The site's value for each distinct value; UNKNOWN or BLANK where there is none."""
+
+    def place(self, text: str) -> int | None:
+        """The site's value for a text, or None."""
+        found = int(self.lookup(pl.Series([text]), ())[0])
+        return found if found >= 0 else None
+
+    def encode(self, column: ColumnCells) -> Array:
+        """Every cell's value ``(N,)``, UNKNOWN or BLANK where there is none."""
+        return np.append(self.lookup(column.distinct, column.na), self.blank_place)[column.codes]
+
+    def decode(self, codes: Array) -> pl.Series:
+        """The cells of a site's values ``(N,)``; blanks are null."""
+        return pl.Series(self.name, self.natives, dtype=_TYPES[self.kind]).gather(pl.Series(codes))
+
+
+@dataclass(frozen=True)
+class Categories(_Site):
+    """A site whose values are a column's distinct values, ascending; a blank may be one more, the last.
+
+    >>> column = Categories("smoke", "text", ("no", "yes"))
+    >>> column.size, column.place("yes"), column.place("maybe")
+    (2, 1, None)
+    """
+
+    name: str
+    kind: str
+    values: tuple[Value, ...]
+    blank: bool = False
+    kinds: ClassVar[tuple[str, ...]] = (TEXT, INTEGER, BOOLEAN)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], blank: bool, where: str) -> "Categories":
+        """From plain values, every one of them checked."""
+        kind, values = value["kind"], value.get("values")
+        wanted = {TEXT: str, INTEGER: int, BOOLEAN: bool}[kind]
+        right = isinstance(values, list) and all(type(each) is wanted for each in values)
+        if not right or not isinstance(values, list) or any(a >= b for a, b in pairwise(values)):
+            raise InputError(f"ascending values of kind {kind}", repr(values)[:60], where=f"{where}.values")
+        if not values or (wanted is int and not all(-(2**63) <= each < 2**63 for each in values)):
+            raise InputError("at least one value, none beyond 64 bits", repr(values)[:60], where=f"{where}.values")
+        return cls(value["name"], kind, tuple(values), blank)
+
+    @property
+    def natives(self) -> tuple[Value | None, ...]:
+        """The values as they stand in a table; a blank is None."""
+        return (*self.values, None) if self.blank else self.values
+
+    def lookup(self, values: pl.Series, na: tuple[str, ...]) -> Array:
+        known: dict[Value | None, int] = {value: place for place, value in enumerate(self.values)}
+        places = [known.get(value, UNKNOWN) for value in spelled(values, self.kind)]
+        if self.kind == TEXT and values.dtype == pl.Boolean:
+            # Other programs write True; it is the same value.
+            folded = {str(value).lower(): place for value, place in known.items()}
+            places = [folded.get(str(value).lower(), UNKNOWN) for value in values.to_list()]
+        found = np.array(places, dtype=np.int64)
+        found[is_blank(values, ("", *na))] = self.blank_place
+        return found
+
+    def parameters(self) -> dict[str, Any]:
+        """The reading options that asked for this kind."""
+        return {}
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "kind": self.kind, "values": list(self.values), "blank": self.blank}
+
+
+@dataclass(frozen=True)
+class Bins(_Site):
+    """A site whose values are half-open ranges of a column of numbers; numbers beyond the ends fall into the end bins.
+
+    >>> column = Bins("age", (0.5, 1.2, 7.0))
+    >>> column.labels, column.place("1.2"), column.place("[0.5, 1.2)")
+    (('[0.5, 1.2)', '[1.2, 7]'), 1, 0)
+    """
+
+    name: str
+    edges: tuple[float, ...]
+    blank: bool = False
+    kind = BINS
+    lossy = True
+    kinds: ClassVar[tuple[str, ...]] = (BINS,)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], blank: bool, where: str) -> "Bins":
+        """From plain values, every one of them checked."""
+        edges = value.get("edges")
+        right = isinstance(edges, list) and all(type(edge) in (int, float) and np.isfinite(edge) for edge in edges)
+        # The last range may hold one number alone.
+        if not right or not isinstance(edges, list) or len(edges) < 3 or edges[-2] > edges[-1]:
+            raise InputError("three or more ascending edges", repr(edges)[:60], where=f"{where}.edges")
+        if any(a >= b for a, b in pairwise(edges[:-1])):
+            raise InputError("three or more ascending edges", repr(edges)[:60], where=f"{where}.edges")
+        return cls(value["name"], tuple(float(edge) for edge in edges), blank)
+
+    @classmethod
+    def fit(cls, column: ColumnCells, count: int, blank: bool, where: str) -> "Bins":
+        """At most ``count`` ranges that hold about equally many rows."""
+        return cls(column.name, quantile_edges(column.numbers, count, where), blank)
+
+    @property
+    def natives(self) -> tuple[Value | None, ...]:
+        """The ranges as text; a blank is None."""
+        return (*edges_label(self.edges), None) if self.blank else edges_label(self.edges)
+
+    def lookup(self, values: pl.Series, na: tuple[str, ...]) -> Array:
+        numbers = as_numbers(values)
+        found = np.where(np.isnan(numbers), UNKNOWN, self._cut(numbers))
+        if values.dtype == pl.String:
+            named = {label: place for place, label in enumerate(edges_label(self.edges))}
+            for at in np.flatnonzero(found == UNKNOWN):
+                found[at] = named.get(values[int(at)], UNKNOWN)
+        found[is_blank(values, ("", *na))] = self.blank_place
+        return found
+
+    def encode(self, column: ColumnCells) -> Array:
+        """Numbers are cut as they are, without looking for the distinct ones."""
+        if column.fractions is not None:
+            return np.where(np.isnan(column.fractions), self.blank_place, self._cut(column.fractions))
+        return super().encode(column)
+
+    def parameters(self) -> dict[str, Any]:
+        """The reading options that asked for this kind."""
+        return {"bins": {self.name: self.size - self.blank}}
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "kind": self.kind, "edges": list(self.edges), "blank": self.blank}
+
+    def _cut(self, numbers: Array) -> Array:
+        return np.searchsorted(np.array(self.edges[1:-1]), numbers, side="right")
+
+
+def column_from_json(value: Any, where: str) -> ColumnKind:
+    """A kind of column from plain values, every one of them checked.
+
+    Raises:
+        InputError: a field is missing or of the wrong type, values repeat or are out of order.
+    """
+    if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
+        raise InputError("a column with a name", repr(value)[:60], where=where)
+    blank, kind = value.get("blank", False), value.get("kind")
+    if not isinstance(blank, bool):
+        raise InputError("true or false", repr(blank), where=f"{where}.blank")
+    known: dict[str, Any] = {}
+    for name in registry.names("columns"):
+        loaded = registry.load("columns", name)
+        known |= dict.fromkeys(loaded.kinds, loaded)
+    if not isinstance(kind, str) or kind not in known:
+        fix = nearest(str(kind), list(known))
+        raise InputError("a kind of column", repr(kind), where=f"{where}.kind", fix=fix)
+    found: ColumnKind = known[kind].from_json(value, blank, where)
+    return found
+
+
+def quantile_edges(numbers: Array, count: int, where: str) -> tuple[float, ...]:
+    """Edges ``e_0 < … < e_k`` of at most ``count`` ranges ``[e_i, e_{i+1})``, the last one closed.
+
+    Each inner edge parts two neighboring observed numbers, those whose place in the sorted data is nearest to its
+    quantile, and is the shortest decimal that does. Numbers that repeat are never divided, so heavy repetition gives
+    fewer ranges.
+
+    Args:
+        numbers: ``(N,)``; NaN and infinities are passed over.
+        count: at least 2.
+
+    Raises:
+        InputError: fewer than two different numbers.
+
+    >>> quantile_edges(np.arange(100.0), 4, "age")
+    (0.0, 25.0, 50.0, 75.0, 99.0)
+    >>> quantile_edges(np.array([0.1234567, 0.4999, 0.5123, 0.9876543]), 2, "share")
+    (0.123, 0.5, 0.988)
+    >>> quantile_edges(np.array([0.0] * 90 + [1.0, 2.5] * 5), 10, "visits")
+    (0.0, 1.0, 2.5)
+    """
+    values, counts = np.unique(numbers[np.isfinite(numbers)], return_counts=True)
+    if len(values) < 2:
+        raise InputError("two different numbers or more", str(len(values)), where=where, fix="drop the column")
+    below = np.cumsum(counts)[:-1]
+    targets = np.arange(1, count) * counts.sum() / count
+    right = np.searchsorted(below, targets).clip(0, len(below) - 1)
+    left = (right - 1).clip(0)
+    nearest = np.where(np.abs(below[left] - targets) < np.abs(below[right] - targets), left, right)
+    inner = [_shortest(values[at], values[at + 1]) for at in np.unique(nearest)]
+    low, high = float(values[0]), float(values[-1])
+    return (_rounded(low, up=False), *inner, _rounded(high, up=True))
+
+
+def edges_label(edges: tuple[float, ...]) -> tuple[str, ...]:
+    """One label a range, the last one closed.
+
+    >>> edges_label((0.0, 0.5, 3.0))
+    ('[0, 0.5)', '[0.5, 3]')
+    """
+    texts = [_short(edge) for edge in edges]
+    pairs = list(pairwise(texts))
+    return tuple(f"[{low}, {high}{']' if at == len(pairs) - 1 else ')'}" for at, (low, high) in enumerate(pairs))
+
+
+def _shortest(below: float, at: float) -> float:
+    """The decimal of fewest digits in ``(below, at]``."""
+    tries = (float(f"{at:.{digits}g}") for digits in range(1, 17))
+    return next((edge for edge in tries if below < edge <= at), float(at))
+
+
+def _rounded(number: float, up: bool) -> float:
+    """Three digits where they err to the outside, more where they do not."""
+    tries = (float(f"{number:.{digits}g}") for digits in range(3, 17))
+    return next((edge for edge in tries if (edge >= number if up else edge <= number) and np.isfinite(edge)), number)
+
+
+def _short(edge: float) -> str:
+    # Six digits where they are enough to find the edge again, all of them otherwise.
+    brief = f"{edge:.6g}"
+    return brief if float(brief) == edge else repr(edge)
+
+
+def as_numbers(values: pl.Series) -> Array:
+    """Distinct values as float64, NaN where they are not numbers."""
+    if values.dtype == pl.String:
+        values = values.set(~values.str.contains(NUMBER_PATTERN), None)
+    found: Array = values.cast(pl.Float64, strict=False).fill_null(float("nan")).to_numpy()
+    return found
+
+
+def spelled(values: pl.Series, kind: str) -> list[Value | None]:
+    """Values of any storage as values of a kind; None where they cannot be.
+
+    >>> spelled(pl.Series(["1.0", "x"]), "integer"), spelled(pl.Series([True]), "text")
+    ([1, None], ['true'])
+    """
+    return [_SPELL[kind](value) for value in values.to_list()]
+
+
+def as_text(value: Any) -> str:
+    """A cell as text; a blank is empty.
+
+    >>> as_text(True), as_text(None), as_text(3)
+    ('true', '', '3')
+    """
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def is_blank(values: pl.Series, na: Sequence[str]) -> Array:
+    """Which distinct values are among the texts in ``na``."""
+    if not na or not len(values):
+        return np.zeros(len(values), dtype=bool)
+    return values.cast(pl.String).is_in(list(na)).to_numpy()
+
+
+def _as_integer(value: Any) -> int | None:
+    if isinstance(value, str):
+        if re.match(INTEGER_PATTERN, value):
+            digits = value.partition(".")[0]
+            # No 64-bit number is longer, and Python refuses to read very long ones.
+            return int(digits) if len(digits) <= 20 else None
+        if not re.match(NUMBER_PATTERN, value):
+            return None
+        value = float(value)
+    if isinstance(value, float):
+        return int(value) if abs(value) <= EXACT and value == int(value) else None
+    return int(value)
+
+
+def _as_boolean(value: Any) -> bool | None:
+    return _TRUTH.get(str(value).lower())
+
+
+_SPELL = {INTEGER: _as_integer, BOOLEAN: _as_boolean, TEXT: as_text}

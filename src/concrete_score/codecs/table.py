@@ -1,0 +1,413 @@
+"""Tables: one site a column, categories or ranges of numbers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import signature
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+
+from concrete_score import registry
+from concrete_score.codecs.base import (
+    Codec,
+    all_observed,
+    check_choice,
+    check_kind,
+    is_data,
+    kept_rows,
+    options_of,
+    refuse_other_kind,
+)
+from concrete_score.codecs.cells import Column
+from concrete_score.codecs.columns import BLANK, INTEGER, Categories, ColumnKind, column_from_json
+from concrete_score.codecs.columns import UNKNOWN as UNSEEN
+from concrete_score.codecs.inference import TableOptions, infer_columns, refuse_blanks
+from concrete_score.data.frame import ARRAYS, DRAW, Array, Form, Frame, as_frame
+from concrete_score.defaults import MISSING, UNKNOWN
+from concrete_score.errors import Command, InputError, Option, Part, Text, nearest
+from concrete_score.protocols import Encoded
+from concrete_score.shapes import States
+from concrete_score.spaces import Space
+from concrete_score.training.choice import Choice, choose
+
+LARGEST = 2**16
+"""The most values a column of whole numbers in an untrusted ``run.json`` may take."""
+BLANK_ELSEWHERE = frozenset({"NA", "N/A", "n/a", "#N/A", "nan", "NaN", "NAN", "null", "NULL", "None", "?"})
+"""What other programs write into a blank cell."""
+_SHOWN = 5
+_BLOCK = 2**18
+"""Cells transposed at a time."""
+
+
+@dataclass(frozen=True)
+class TableCodec(Codec):
+    """Columns of categories or ranges, each a site; values in order, so that equal data give equal codecs.
+
+    >>> codec = TableCodec.fit(pl.DataFrame({"smoke": ["no", "yes", "no"], "age": [30, 41, 30]}))
+    >>> codec.space.sizes
+    (2, 2)
+    >>> codec.encode(pl.DataFrame({"smoke": ["yes"], "age": [30]})).states.tolist()
+    [[1, 0]]
+    >>> codec.decode(torch.tensor([[0, 1]])).rows()
+    [('no', 41)]
+    """
+
+    columns: tuple[ColumnKind, ...]
+    form: Form
+    na: tuple[str, ...] = ()
+    named: bool = True
+    kind = "table"
+    noun = "rows"
+
+    @classmethod
+    def fit(cls, data: Any, options: TableOptions | None = None) -> "TableCodec":
+        """The codec of a table.
+
+        Args:
+            data: a `Frame`, a numpy array ``(N, D)``, or a data frame.
+            options: which columns, which bins, what is blank.
+
+        Raises:
+            InputError: blank cells that are neither to be dropped nor a category; columns that cannot be categories,
+                all in one message.
+        """
+        options = options or TableOptions()
+        frame = options.chosen(cls.accept(data))
+        return cls(infer_columns(frame, options), frame.form, tuple(options.na), frame.named)
+
+    @classmethod
+    def infer(cls, data: Any, options: Mapping[str, Any]) -> "TableCodec":
+        return cls.fit(data, options_of(TableOptions, options, "tables"))
+
+    @classmethod
+    def accept(cls, data: Any, where: str = "data") -> Frame:
+        if is_data(data) and data.kind != cls.kind:
+            refuse_other_kind(data, "a table")
+        return as_frame(data, where)
+
+    @property
+    def output_format(self) -> str:
+        """The one that the table came in."""
+        return self.form.kind
+
+    @property
+    def unnamed(self) -> bool:
+        """Where the names of the columns are our own."""
+        return not self.named
+
+    @cached_property
+    def space(self) -> Space:
+        """One site a column."""
+        return Space(tuple(column.size for column in self.columns))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns, in the order of the sites."""
+        return tuple(column.name for column in self.columns)
+
+    def encode(self, data: Any, *, missing: str = "refuse", unknown: str = "refuse") -> Encoded:
+        """Data to states; where a column has a category for blanks, they take it.
+
+        Raises:
+            InputError: a column is absent, a cell is blank or unknown, or no row is left; row and column are named.
+        """
+        check_choice(missing, MISSING, "missing")
+        check_choice(unknown, UNKNOWN, "unknown")
+        frame = self._matched(self.accept(data))
+        states: list[Array] = []
+        absent: dict[int, Array] = {}
+        unseen: dict[int, Array] = {}
+        for d, (column, series) in enumerate(zip(self.columns, frame.table, strict=True)):
+            cells = column.encode(Column(series, self.na, frame.typed))
+            if cells.min() < 0:
+                absent |= {d: cells == BLANK} if (cells == BLANK).any() else {}
+                unseen |= {d: cells == UNSEEN} if (cells == UNSEEN).any() else {}
+                cells = np.where(cells < 0, 0, cells)
+            states.append(cells)
+        if unseen and unknown == "refuse":
+            self._refuse_unknown(frame, unseen)
+        if absent and missing in ("refuse", "category"):
+            fix: list[Text] = [Option("missing", "drop"), ("fill them first with ", Command("impute"))]
+            refuse_blanks(frame, {self.names[d]: int(mask.sum()) for d, mask in absent.items()}, fix)
+        return self._kept(frame, states, absent, unseen, missing)
+
+    def decode(self, states: States) -> Frame:
+        """States ``(N, D)`` to a table of the form that came in; `Frame.native` gives the object.
+
+        Raises:
+            InputError: not states of this space.
+        """
+        cells = self.space.check(states, "states").reshape(-1, len(self.columns)).numpy(force=True)
+        series = [column.decode(cells[:, d]) for d, column in enumerate(self.columns)]
+        return Frame(pl.DataFrame(series), self.form, "states", self.named)
+
+    def fill(self, data: Any, rows: Encoded, states: States, draws: int | None) -> Frame:
+        """The table with its blanks filled; values are spelled as the table itself spells them.
+
+        >>> table = pl.DataFrame({"smoke": ["no", None], "age": [30, 41], "note": ["a", "b"]})
+        >>> codec = TableCodec.fit(pl.DataFrame({"smoke": ["no", "yes"], "age": [30, 41]}))
+        >>> codec.fill(table, codec.encode(table, missing="keep"), torch.tensor([[[0, 0], [1, 1]]]), None).rows()
+        [('no', 30, 'a'), ('yes', 41, 'b')]
+        """
+        frame, times = self.accept(data), draws or 1
+        counted = draws is not None and frame.form.kind not in ARRAYS
+        if counted and DRAW in frame.names:
+            fix = ("rename it, or leave out ", Option("draws"))
+            raise InputError(f"a table without a column {DRAW!r}", "one that has it", frame.where, fix)
+        order = self._names_in(frame)
+        completed = []
+        for series in frame.table:
+            at = np.tile(np.arange(len(series)), (times, 1))
+            if series.name in order:
+                series, at = self._completed(series, order.index(series.name), at, rows, states)
+            completed.append(series.gather(pl.Series(at.reshape(-1))))
+        if counted:
+            completed.insert(0, pl.Series(DRAW, np.repeat(np.arange(times), len(frame))))
+        return Frame(pl.DataFrame(completed), frame.form, frame.where, frame.named)
+
+    def natives(self, site: int) -> Sequence[Any]:
+        """As they stand in the table; a blank is None."""
+        return self.columns[site].natives
+
+    def site_kind(self, site: int) -> str:
+        """Text, integer, boolean or bins."""
+        return self.columns[site].kind
+
+    def labels(self, site: int) -> tuple[str, ...]:
+        """As text; a blank is empty."""
+        return self.columns[site].labels
+
+    def place(self, site: int, text: str) -> int | None:
+        """A value by its text, or a range by a number in it."""
+        return self.columns[site].place(text)
+
+    def notes(self) -> list[tuple[Part, ...]]:
+        """Texts by which other programs mean a blank cell; here they are values like any other, unless declared."""
+        found: dict[str, list[str]] = {}
+        for column in self.columns:
+            for text in BLANK_ELSEWHERE.intersection(column.labels):
+                found.setdefault(text, []).append(repr(column.name))
+        return [
+            (f"{text!r} counts as a value of {_some(names)}; if it means blank, add ", Option("na", [text]))
+            for text, names in sorted(found.items())
+        ]
+
+    def fill_notes(self) -> list[str]:
+        """Columns in which a blank was a value."""
+        valued = [column.name for column in self.columns if column.blank]
+        return [f"left as they are, for blank was a value in training: {', '.join(valued)}"] if valued else []
+
+    def as_learned(self, data: Frame) -> Frame:
+        """Texts of a text file that are a learned number or boolean as such, as sampled rows have them."""
+        table = data.table
+        for d, name in enumerate(self._names_in(data)):
+            column, cells = self.columns[d], table[name]
+            learned = column.decode(np.empty(0, np.int64)).dtype
+            if cells.dtype == pl.String and learned != pl.String:
+                found = Column(cells, typed=True)
+                places = [column.place(text) for text in found.distinct.to_list()]
+                if None not in places:
+                    natives = pl.Series(name, [*(column.natives[place] for place in places if place is not None), None])
+                    table = table.with_columns(natives.gather(pl.Series(found.codes)).alias(name))
+        return Frame(table, data.form, data.where, data.named)
+
+    def choose(self, recipe: Mapping[str, Any], training: Mapping[str, Any]) -> Choice:
+        """As for any table; a model of images needs their shape."""
+        choice = choose(recipe, training)
+        takes = signature(registry.load("models", choice.recipe.model)).parameters
+        if "shape" in takes and "shape" not in choice.recipe.model_options:
+            raise InputError(
+                f"images for the model {choice.recipe.model}, an array of shape (N, H, W)",
+                f"a table of {len(self.columns)} columns",
+                Option("data"),
+                [
+                    ("choose another ", Option("model")),
+                    (Option("set", {"model.shape": "[H,W]"}), " if its columns are pixels"),
+                ],
+            )
+        return choice
+
+    def parameters(self) -> dict[str, Any]:
+        """Bins, texts that mean blank, and the most values a column takes."""
+        bins: dict[str, int] = {}
+        for column in self.columns:
+            bins |= column.parameters().get("bins", {})
+        most = max(TableOptions.max_categories, *self.space.sizes)
+        return {"bins": bins or None, "na": list(self.na) or None, "max_categories": most}
+
+    def schema(self) -> dict[str, Any]:
+        """One entry a column."""
+        columns = [{"name": c.name, "kind": c.kind, "size": c.size, "values": list(c.labels)} for c in self.columns]
+        return {"columns": columns}
+
+    def schema_table(self) -> tuple[str, Sequence[str], Sequence[Sequence[Any]]]:
+        """One line a column."""
+        return (
+            "Columns:",
+            ["column", "kind", "size", "values"],
+            [(column.name, column.kind, column.size, _few(column.labels)) for column in self.columns],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values from which `from_json` builds an equal codec."""
+        return {
+            "kind": self.kind,
+            "form": {"kind": self.form.kind, "dtype": self.form.dtype},
+            "na": list(self.na),
+            "named": self.named,
+            "columns": [column.to_json() for column in self.columns],
+        }
+
+    @classmethod
+    def from_json(cls, value: Any, where: str = "codec") -> "TableCodec":
+        """The codec of plain values, every one of them checked.
+
+        Raises:
+            InputError: a field is missing or of the wrong type.
+
+        >>> TableCodec.from_json({"kind": "image"})
+        Traceback (most recent call last):
+        concrete_score.errors.InputError: codec.kind: expected 'table', got 'image'
+        """
+        check_kind(value, "table", where)
+        form = Form.from_json(value.get("form"), f"{where}.form")
+        na, columns = value.get("na", []), value.get("columns")
+        if not isinstance(na, list) or not all(isinstance(text, str) for text in na):
+            raise InputError("a list of texts", repr(na)[:60], where=f"{where}.na")
+        if not isinstance(columns, list) or not columns:
+            raise InputError("a list of columns", repr(columns)[:60], where=f"{where}.columns")
+        found = tuple(column_from_json(each, f"{where}.columns[{d}]") for d, each in enumerate(columns))
+        if len({column.name for column in found}) < len(found):
+            raise InputError("a different name for every column", "the same name twice", where=f"{where}.columns")
+        return cls(found, form, tuple(na), bool(value.get("named", True)))
+
+    def _names_in(self, frame: Frame) -> tuple[str, ...]:
+        """The table's names of the codec's columns; by place where the table has no names."""
+        return self.names if set(self.names) <= set(frame.names) else frame.names
+
+    def _matched(self, frame: Frame) -> Frame:
+        """The frame's columns in the order of the sites: by name, or by place where it has no names."""
+        absent = [name for name in self.names if name not in frame.names]
+        if not absent:
+            return Frame(frame.table.select(self.names), frame.form, frame.where, frame.named)
+        if not (frame.named and self.named) and len(frame.names) == len(self.columns):
+            return frame
+        names = ", ".join(map(repr, absent[:10])) + (f" and {len(absent) - 10} more" if len(absent) > 10 else "")
+        fix = nearest(absent[0], frame.names) if frame.named else f"give {len(self.columns)} columns"
+        raise InputError("every column of the training data", f"none named {names}", where=frame.where, fix=fix)
+
+    def _kept(
+        self,
+        frame: Frame,
+        states: Sequence[Array],
+        absent: Mapping[int, Array],
+        unseen: Mapping[int, Array],
+        missing: str,
+    ) -> Encoded:
+        """The rows that may stay, as states."""
+        skipped = _any_row(unseen, len(frame))
+        dropped = _any_row(absent if missing == "drop" else {}, len(frame)) & ~skipped
+        kept = kept_rows(skipped, dropped, frame.where, self.noun)
+        whole = len(kept) == len(frame)
+        chosen = states if whole else [cells[kept] for cells in states]
+        observed = all_observed(len(kept), len(self.columns))
+        if absent and missing == "keep":
+            observed = torch.ones((len(kept), len(self.columns)), dtype=torch.bool)
+            for d, mask in absent.items():
+                observed[:, d] = torch.from_numpy(~mask[kept])
+        stored = torch.from_numpy(_rows(chosen, _storage(self.space)))
+        return Encoded(stored, observed, torch.from_numpy(kept), int(skipped.sum()), int(dropped.sum()))
+
+    def _completed(
+        self, cells: pl.Series, site: int, at: Array, rows: Encoded, states: States
+    ) -> tuple[pl.Series, Array]:
+        """Cells with further values below them, and where in there each cell of the copies lies ``(M, N)``."""
+        column, known = self.columns[site], rows.observed[:, site].numpy()
+        if known.all():
+            return cells, at
+        kept, filled = rows.kept.numpy(), states[:, :, site].numpy(force=True)[:, ~known]
+        pool = np.full(column.size, -1)
+        if not column.lossy:
+            # As the table itself spells a value, so it is filled in: 1.0 beside 1.0, True beside True.
+            values, first = np.unique(rows.states[:, site].numpy()[known], return_index=True)
+            pool[values] = kept[known][first]
+        used = np.unique(filled)
+        new = used[pool[used] < 0]
+        pool[new] = np.arange(len(new)) + len(cells)
+        at[:, kept[~known]] = pool[filled]
+        return (_below(cells, column.decode(new)) if len(new) else cells), at
+
+    def _refuse_unknown(self, frame: Frame, unseen: Mapping[int, Array]) -> None:
+        """Refuse unknown values: the first by row and column, then how many more there are."""
+        row, d = min((int(mask.argmax()), d) for d, mask in unseen.items())
+        count = sum(int(mask.sum()) for mask in unseen.values())
+        names = ", ".join(repr(self.names[d]) for d in list(unseen)[:_SHOWN])
+        more = f" ({count} such cells, in {names}{' and more' if len(unseen) > _SHOWN else ''})" if count > 1 else ""
+        labels = self.columns[d].labels
+        known = ", ".join(labels[:_SHOWN]) + (f", … ({len(labels)} values)" if len(labels) > _SHOWN else "")
+        raise InputError(
+            f"a value seen in training ({known})",
+            f"{frame.table[:, d][row]!r}{more}",
+            where=f"{frame.where}: row {row}, column {self.names[d]!r}",
+            fix=["correct it", Option("unknown", "skip")],
+        )
+
+
+class IntegersCodec(TableCodec):
+    """Reads the ``run.json`` of tables without names whose column ``d`` holds the numbers below ``sizes[d]``."""
+
+    @classmethod
+    def from_json(cls, value: Any, where: str = "codec") -> TableCodec:  # type: ignore[override]
+        sizes = value.get("sizes")
+        right = isinstance(sizes, list) and all(type(size) is int and 0 < size <= LARGEST for size in sizes)
+        if not right or not sizes:
+            raise InputError(f"a list of sizes up to {LARGEST}", repr(sizes)[:60], where=f"{where}.sizes")
+        columns = tuple(Categories(f"x{d}", INTEGER, tuple(range(size))) for d, size in enumerate(sizes))
+        return TableCodec(columns, Form("npy", "<i8"), named=False)
+
+
+def _below(cells: pl.Series, more: pl.Series) -> pl.Series:
+    """Both below one another in the cells' own type, or as text where that cannot hold the others."""
+    try:
+        return pl.concat([cells, more.cast(cells.dtype).alias(cells.name)])
+    except pl.exceptions.PolarsError:
+        return pl.concat([cells.cast(pl.String), more.cast(pl.String).alias(cells.name)])
+
+
+def _storage(space: Space) -> Any:
+    """The narrowest integers torch computes with that hold every site."""
+    largest = max(space.sizes) - 1
+    return next(kind for kind in (np.uint8, np.int16, np.int32, np.int64) if largest <= np.iinfo(kind).max)
+
+
+def _rows(columns: Sequence[Array], kind: Any) -> Array:
+    """Columns ``D × (N,)`` as rows ``(N, D)``, transposed in blocks that stay in the processor's cache."""
+    count, block = len(columns[0]), max(1, _BLOCK // len(columns))
+    rows = np.empty((count, len(columns)), dtype=kind)
+    piece = np.empty((len(columns), block), dtype=kind)
+    for start in range(0, count, block):
+        end = min(start + block, count)
+        for d, cells in enumerate(columns):
+            piece[d, : end - start] = cells[start:end]
+        rows[start:end] = piece[:, : end - start].T
+    return rows
+
+
+def _any_row(masks: Mapping[int, Array], rows: int) -> Array:
+    found = np.zeros(rows, dtype=bool)
+    for mask in masks.values():
+        found |= mask
+    return found
+
+
+def _few(labels: Sequence[str], shown: int = 8) -> str:
+    more = f", … ({len(labels)} in all)" if len(labels) > shown else ""
+    return ", ".join(label or "(blank)" for label in labels[:shown]) + more
+
+
+def _some(names: Sequence[str], shown: int = 8) -> str:
+    more = f" and {len(names) - shown} more columns" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more

@@ -1,0 +1,252 @@
+"""The structure of an autoregressive network: an order of sites, who sees whom, and tables of parents to start from."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from concrete_score.errors import InputError
+from concrete_score.randomness import generator as named_generator
+from concrete_score.shapes import States
+from concrete_score.spaces import Space
+
+PRIOR = 1.0
+"""Rows' worth of each site's marginal mixed into every conditional, so that nothing seen or unseen is impossible."""
+
+
+class Group(NamedTuple):
+    """All sites of one size: their place among the sites sorted by size, and their outputs.
+
+    A site of more than two values has one output a value, a bit has one, a single value none; the values without an
+    output (the first of a bit, the only one) have the logit 0.
+    """
+
+    size: int
+    first_site: int
+    num_sites: int
+    first_column: int
+
+    @property
+    def width(self) -> int:
+        """Outputs of one site."""
+        return self.size if self.size > 2 else self.size - 1
+
+    def logits(self, outputs: Tensor) -> Tensor:
+        """``(N, O) -> (N, sites, width)``."""
+        part = outputs[:, self.first_column : self.first_column + self.num_sites * self.width]
+        return part.reshape(len(outputs), self.num_sites, self.width)
+
+    def log_softmax(self, outputs: Tensor) -> Tensor:
+        """``(N, O) -> (N, sites, size)``."""
+        return functional.pad(self.logits(outputs), (self.size - self.width, 0)).log_softmax(-1)
+
+    def log_prob(self, outputs: Tensor, sorted_rows: Tensor) -> Tensor:
+        """``Σ_d log q(x_d | …)`` over the group's sites ``(N,)``."""
+        x = sorted_rows[:, self.first_site : self.first_site + self.num_sites]
+        if self.size == 2:  # from the one logit, half the exponentials of the general case
+            return functional.logsigmoid(self.logits(outputs).squeeze(-1) * (2 * x - 1)).sum(-1)
+        return self.log_softmax(outputs).gather(-1, x[..., None]).sum((-2, -1))
+
+
+class Step(NamedTuple):
+    """What drawing one site takes: the units that become final before it, its outputs, the features it fills."""
+
+    site: int
+    size: int
+    units: slice
+    columns: slice
+    features: slice
+
+
+@dataclass(frozen=True)
+class AutoregressiveLayout:
+    """Sites in an order, and ``hidden`` units of rising degree: a unit of degree m sees the first m sites.
+
+    Args:
+        space: the sites.
+        hidden: units in each layer.
+        seed: None is the natural order; a number is that seed's random order.
+        given: the order itself.
+
+    >>> layout = AutoregressiveLayout(Space((2, 3, 2)), hidden=4)
+    >>> layout.order.tolist(), layout.degree.tolist()
+    ([0, 1, 2], [1, 1, 2, 2])
+    """
+
+    space: Space
+    hidden: int
+    seed: int | None = None
+    given: tuple[int, ...] | None = None
+
+    @cached_property
+    def order(self) -> Tensor:
+        """The sites, first to last ``(D,)``."""
+        if self.given is not None:
+            return torch.tensor(self.given)
+        if self.seed is None:
+            return torch.arange(self.space.num_sites)
+        return torch.randperm(self.space.num_sites, generator=named_generator(self.seed, "MADE order"))
+
+    @cached_property
+    def position(self) -> Tensor:
+        """Each site's place in the order, from 1 ``(D,)``."""
+        return self.order.argsort() + 1
+
+    @cached_property
+    def degree(self) -> Tensor:
+        """Of each unit: rising evenly up to D - 1 ``(hidden,)``; all 0 for one site, whose units see nothing."""
+        last = self.space.num_sites - 1
+        return ((torch.arange(self.hidden) + 1) * last + self.hidden - 1) // self.hidden
+
+    @cached_property
+    def by_size(self) -> Tensor:
+        """The sites sorted by size ``(D,)``: the order of the outputs."""
+        return self.space.sizes_tensor().argsort(stable=True)
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The distinct sizes, ascending."""
+        found: list[Group] = []
+        site = column = 0
+        for size, count in sorted(Counter(self.space.sizes).items()):
+            found.append(Group(size, site, count, column))
+            site, column = site + count, column + count * found[-1].width
+        return found
+
+    def read_mask(self, feature_site: Tensor) -> Tensor:
+        """Which unit sees which feature, given the features' sites ``(F,) -> (hidden, F)``."""
+        return self.degree[:, None] >= self.position[feature_site]
+
+    def unit_mask(self) -> Tensor:
+        """Which unit sees which unit of the layer before ``(hidden, hidden)``."""
+        return self.degree[:, None] >= self.degree
+
+    def write_mask(self) -> Tensor:
+        """Which output sees which unit ``(O, hidden)``."""
+        return self.position[self.by_size].repeat_interleave(self._widths)[:, None] > self.degree
+
+    def plan(self, feature_site: Tensor) -> list[Step]:
+        """One step per site of the order. Units and features are sorted by position, so all parts are slices."""
+        place = torch.arange(self.space.num_sites)
+        units = [0, *torch.searchsorted(self.degree, place, right=True).tolist()]
+        features = [0, *torch.searchsorted(self.position[feature_site], place + 1, right=True).tolist()]
+        columns = self.columns()
+        parts = zip(self.order.tolist(), pairwise(units), pairwise(features), strict=True)
+        return [Step(d, self.space.sizes[d], slice(*u), columns[d], slice(*f)) for d, u, f in parts]
+
+    def columns(self) -> list[slice]:
+        """The outputs of each site."""
+        end = self._widths.cumsum(0)
+        return [slice(*ends) for ends in torch.stack([end - self._widths, end], -1)[self.by_size.argsort()].tolist()]
+
+    @property
+    def _widths(self) -> Tensor:
+        """Outputs of each site, in the order of the outputs ``(D,)``."""
+        return torch.tensor([group.width for group in self.groups for _ in range(group.num_sites)])
+
+
+def parents_first(parents: Sequence[Sequence[int]], space: Space) -> list[int]:
+    """An order of the sites in which parents come before their children.
+
+    Raises:
+        InputError: not one list of other sites for each site, or a cycle.
+
+    >>> parents_first([[2], [0], []], Space.bits(3))
+    [2, 0, 1]
+    """
+    sites = range(space.num_sites)
+    if len(parents) != space.num_sites or any(p not in sites or p == d for d in sites for p in parents[d]):
+        raise InputError(f"for each of {space.num_sites} sites a list of other sites", repr(parents), where="parents")
+    try:
+        return list(TopologicalSorter({d: sorted(parents[d]) for d in sites}).static_order())
+    except CycleError:
+        raise InputError("parents without a cycle", repr(parents), where="parents") from None
+
+
+class ParentTables(nn.Module):
+    """``log p(x_d = v | parents of d)`` for all sites, in the layout of a MADE's outputs; uniform until counted.
+
+    Args:
+        space: the sites.
+        parents: of each site.
+        layout: of the outputs.
+        dtype: of the entries.
+    """
+
+    table: Tensor
+    stride: Tensor
+    site: Tensor
+    width: Tensor
+    first: Tensor
+
+    def __init__(
+        self, space: Space, parents: Sequence[Sequence[int]], layout: AutoregressiveLayout, dtype: torch.dtype
+    ) -> None:
+        super().__init__()
+        self.space, self.parents = space, tuple(tuple(p) for p in parents)
+        stride = torch.zeros((space.num_sites, space.num_sites), dtype=torch.float64)
+        cells = []
+        for d, group in enumerate(self.parents):
+            size = 1
+            for p in group:
+                stride[p, d], size = size, size * space.sizes[p]
+            cells.append(size)
+        columns = layout.columns()
+        begins, total = [], 0
+        for d, size in enumerate(cells):
+            begins.append(total)
+            total += size * (columns[d].stop - columns[d].start)
+        self.cells = cells
+        outputs = sum(part.stop - part.start for part in columns)
+        site, width, first = (torch.zeros(outputs, dtype=torch.int64) for _ in range(3))
+        for d, part in enumerate(columns):
+            site[part], width[part] = d, part.stop - part.start
+            first[part] = begins[d] + torch.arange(part.stop - part.start)
+        self._begins, self._columns = begins, columns
+        self.register_buffer("table", torch.zeros(total, dtype=dtype))
+        for name, value in (("stride", stride), ("site", site), ("width", width), ("first", first)):
+            self.register_buffer(name, value, persistent=False)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Logits ``(N, D) -> (N, O)``."""
+        # Products of small whole numbers are exact in float64, and its matrix product runs on every device.
+        cell = (rows.to(self.stride.dtype) @ self.stride).long()
+        return self.table[cell[:, self.site] * self.width + self.first]
+
+    def part(self, values: Tensor, step: Step) -> Tensor:
+        """Logits of one site from the sites before it ``(D, n) -> (width, n)``."""
+        cell = torch.zeros_like(values[0])
+        for p in self.parents[step.site]:
+            cell = cell + values[p] * int(self.stride[p, step.site])
+        width = step.columns.stop - step.columns.start
+        start = self._begins[step.site]
+        place = start + cell * width + torch.arange(width, device=cell.device)[:, None]
+        return self.table[place]
+
+    @torch.no_grad()
+    def count(self, rows: States) -> None:
+        """Fill the tables with the rows' own conditionals, each mixed with a little of its site's marginal."""
+        cell = torch.stack([self._cell(rows, d) for d in range(self.space.num_sites)])
+        for d, size in enumerate(self.space.sizes):
+            counts = torch.bincount(cell[d] * size + rows[:, d].long(), minlength=self.cells[d] * size)
+            counts = counts.reshape(self.cells[d], size).double()
+            # Half a row more for each value: a value never seen is improbable, not impossible.
+            marginal = (counts.sum(0) + 0.5) / (counts.sum() + 0.5 * size)
+            chances = (counts + PRIOR * marginal) / (counts.sum(1, keepdim=True) + PRIOR)
+            width = self._columns[d].stop - self._columns[d].start
+            logits = chances.log() if width == size else (chances.log() - chances[:, :1].log())[:, size - width :]
+            begin = self._begins[d]
+            self.table[begin : begin + logits.numel()] = logits.flatten().to(self.table)
+
+    def _cell(self, rows: States, d: int) -> Tensor:
+        cell = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
+        for p in self.parents[d]:
+            cell += rows[:, p].long() * int(self.stride[p, d])
+        return cell

@@ -1,0 +1,132 @@
+"""The autoregressive layout, and a MADE that starts as a Bayesian network: its tables are the rows' own."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from concrete_score.errors import InputError
+from concrete_score.models import MADE
+from concrete_score.models.autoregressive import PRIOR, AutoregressiveLayout, parents_first
+from concrete_score.models.layers import SiteFeatures
+from concrete_score.objectives import build
+from concrete_score.randomness import generator
+from concrete_score.spaces import Space
+from concrete_score.targets import BayesianNetwork
+from concrete_score.targets.bayesian_network import random_network
+from concrete_score.training import TrainingSettings, fit
+from tests.strategies import spaces
+
+layouts = st.builds(AutoregressiveLayout, spaces(max_sites=6), st.integers(1, 12), st.none() | st.integers(0, 5))
+
+
+@given(layouts)
+def test_degrees_rise_evenly_to_the_last_but_one_site(layout):
+    last = layout.space.num_sites - 1
+    degree = layout.degree
+    assert (degree.diff() >= 0).all()
+    assert degree[-1] == last
+    if 0 < last <= layout.hidden:
+        counts = torch.bincount(degree, minlength=last + 1)
+        assert counts[0] == 0, "a unit that sees nothing is wasted"
+        assert counts[1:].max() - counts[1:].min() <= 1
+
+
+@given(layouts)
+def test_every_unit_output_and_feature_has_its_turn_once_and_in_order(layout):
+    site = SiteFeatures(layout.space, layout.order).site
+    plan = layout.plan(site)
+    assert [step.site for step in plan] == layout.order.tolist()
+    assert [u for step in plan for u in range(layout.hidden)[step.units]] == list(range(layout.hidden))
+    assert [f for step in plan for f in range(len(site))[step.features]] == list(range(len(site)))
+    outputs = [c for step in plan for c in range(step.columns.start, step.columns.stop)]
+    assert sorted(outputs) == list(range(len(layout.write_mask())))
+    for step in plan:
+        assert step.size == layout.space.sizes[step.site]
+        assert (site[step.features] == step.site).all()
+        # Ready units are the ones the outputs may see, and all that those units see is filled.
+        assert (layout.write_mask()[step.columns].nonzero()[:, 1] < step.units.stop).all()
+        assert layout.write_mask()[step.columns, : step.units.stop].all()
+        assert layout.unit_mask()[step.units, : step.units.stop].all()
+        assert layout.read_mask(site)[step.units, : step.features.start].all()
+        assert not layout.read_mask(site)[step.units, step.features.start :].any()
+
+
+def started(truth, rows, **options):
+    model = MADE(truth.space, 12, parents=truth.parents, generator=generator(0, "w"), dtype=torch.float64, **options)
+    model.start_from(rows)
+    return model
+
+
+def counted(truth, rows):
+    """The same by loops over rows: each conditional with a little of its site's marginal."""
+    tables = []
+    for d, parents in enumerate(truth.parents):
+        sizes = [*(truth.space.sizes[p] for p in parents), truth.space.sizes[d]]
+        counts = torch.zeros(sizes, dtype=torch.float64)
+        for row in rows.tolist():
+            counts[(*(row[p] for p in parents), row[d])] += 1
+        total = counts.reshape(-1, sizes[-1]).sum(0)
+        marginal = (total + 0.5) / (total.sum() + 0.5 * sizes[-1])
+        tables.append((counts + PRIOR * marginal) / (counts.sum(-1, keepdim=True) + PRIOR))
+    return BayesianNetwork(truth.space, truth.parents, tables)
+
+
+@given(st.integers(0, 10_000), st.lists(st.integers(1, 4), min_size=1, max_size=5))
+def test_it_starts_as_the_network_of_the_counts(seed, sizes):
+    truth = random_network(sizes, 2, generator(seed, "network"))
+    rows = truth.sample(40, generator(seed, "rows"))
+    model, expected = started(truth, rows), counted(truth, rows)
+    states = truth.space.enumerate()
+    torch.testing.assert_close(model.log_density(states), expected.log_density(states), atol=1e-10, rtol=0)
+    conditionals = model.site_log_conditionals(states).gather(-1, states[..., None]).squeeze(-1)
+    torch.testing.assert_close(conditionals.sum(-1), expected.log_density(states), atol=1e-10, rtol=0)
+
+
+def test_draws_follow_the_density_once_the_network_speaks_too():
+    truth = random_network((2, 3, 2, 4), 2, generator(1, "network"))
+    model = started(truth, truth.sample(200, generator(0, "rows")))
+    with torch.no_grad():
+        model.write.weight.normal_(generator=generator(0, "weights")).mul_(0.5)
+        states = truth.space.enumerate()
+        p = model.log_density(states).exp()
+    assert float(p.sum()) == pytest.approx(1.0, abs=1e-12)
+    n = 40_000
+    counts = torch.bincount(truth.space.index(model.sample(n, generator(0, "draws"))), minlength=len(p))
+    z = (counts - n * p) / (n * p * (1 - p)).sqrt()
+    assert float(z.detach().abs().max()) < 4.5
+
+
+def test_the_tables_are_part_of_the_weights():
+    truth = random_network((2, 3, 2), 2, generator(1, "network"))
+    model = started(truth, truth.sample(200, generator(0, "rows")))
+    other = MADE(truth.space, 12, parents=truth.parents, generator=generator(5, "w"), dtype=torch.float64)
+    states = truth.space.enumerate()
+    assert not torch.allclose(other.log_density(states), model.log_density(states))
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other.log_density(states), model.log_density(states))
+
+
+def test_a_run_that_cannot_improve_on_the_counts_keeps_them():
+    truth = random_network((3, 3, 2), 2, generator(2, "network"))
+    rows = truth.sample(5000, generator(0, "rows"))
+    model = started(truth, rows)
+    before = model.log_density(rows).mean()
+    other = MADE(truth.space, 12, parents=truth.parents, generator=generator(0, "w"), dtype=torch.float64)
+    how = TrainingSettings(steps=5, lr=1.0, valid_every=5, retries=0)
+    ended = fit(other, build("maximum_likelihood", truth.space), rows, how, valid=rows)
+    assert (ended.best_step, ended.usable) == (0, True)
+    assert torch.equal(other.log_density(rows).mean(), before)
+
+
+@pytest.mark.parametrize("parents", [[[1], [0]], [[0], []], [[], [2]], [[]]])
+def test_cycles_and_strangers_are_refused(parents):
+    with pytest.raises(InputError, match="parents"):
+        parents_first(parents, Space.bits(2))
+
+
+def test_parents_decide_the_order():
+    model = MADE(Space.bits(3), parents=[[2], [0], []], generator=generator(0, "w"))
+    assert model.order.tolist() == [2, 0, 1]
+    with pytest.raises(InputError, match="order_seed"):
+        MADE(Space.bits(3), order_seed=1, parents=[[], [], []], generator=generator(0, "w"))
