@@ -4,6 +4,7 @@ import os
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -120,17 +121,23 @@ def fit(console: Console, /, out: Path, resume: bool, tensorboard: bool, no_repo
 
 
 def _create(job: "Job", out: Path, force: bool, device: Any) -> "Run":
-    """Begin or open the run directory; of several processes the first one begins it, and the others open it."""
+    """Begin or open the run directory; of several processes the first one begins it, and the others open it.
+
+    It is begun only when all processes have looked at the directory: a slower one would find it occupied.
+    """
     from concrete_score import runs
     from concrete_score.training.processes import connect, rank, world_size
 
+    if world_size() == 1:
+        return job.create(out, force=force)
+    fabric = connect(device)
+    fabric.barrier()
     if rank() == 0:
         job.create(out, force=force)
-    if world_size() > 1:
-        connect(device).barrier()
-        if rank() > 0:
-            job.run = runs.open(out)
-    return job.create(out, force=force)
+    fabric.barrier()
+    if rank() > 0:
+        job.run = runs.open(out)
+    return job.create(out)
 
 
 def _prepare(console: Console, out: Path, resume: bool, given: dict[str, Any]) -> "Job":
@@ -280,13 +287,14 @@ def _interruptible() -> "Iterator[Callable[[], bool]]":
 
 @contextmanager
 def _reported_once() -> "Iterator[None]":
-    """Of several processes that find the same mistake, the first one reports it."""
+    """Of several processes that find the same mistake, the first one reports it; the others give it time to."""
     from concrete_score.training.processes import rank
 
     try:
         yield
     except InputError:
         if rank() > 0:
+            time.sleep(20)  # the launcher ends all processes as soon as one of them has failed
             sys.exit(MISUSED)
         raise
 
