@@ -4,10 +4,14 @@ VALID_FRACTION = 0.1
 """The share of rows held out where no held-out rows are given."""
 MAX_CATEGORIES = 256
 """The most values a column of categories may take."""
-MISSING = ("refuse", "drop", "category", "keep")
-"""Blank cells: refuse them with a count; drop their rows; make them a category when fitted; keep them as unobserved."""
-UNKNOWN = ("refuse", "skip")
-"""Values never seen in training: refuse them by name, or skip their rows."""
+MAX_CODES = 20
+"""Whole numbers of more different values than this are numbers, not categories."""
+MISSING = ("unobserved", "drop", "category", "refuse")
+"""Blank cells: count them as unobserved; drop their rows; make them a category when fitted; refuse them with a count."""
+UNKNOWN = ("reserve", "refuse", "skip")
+"""Values never seen in training: score them by the probability reserved for them; refuse them by name; skip their rows."""
+FILLS = ("mean", "median", "mode")
+"""What fills a blank number or date: of its distribution given the other cells."""
 LEVELS, MAX_LEVELS = 2, 256
 """Grey levels of images, and the most there may be."""
 THRESHOLD = 0.5

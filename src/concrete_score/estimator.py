@@ -189,7 +189,7 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
         Rows of a pandas frame keep its index; ``draws`` copies of an array come as ``(draws, N, D)``.
         """
-        found = self._model.impute(self._given(X, missing="keep"), draws, random_state=random_state)
+        found = self._model.impute(self._given(X, missing="unobserved"), draws, random_state=random_state)
         if isinstance(found, np.ndarray) and draws is not None:
             return found.reshape(draws, -1, found.shape[-1])
         if draws is None and hasattr(X, "index") and hasattr(found, "index"):

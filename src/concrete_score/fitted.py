@@ -68,6 +68,8 @@ class Imputed:
     method: str
     """As in `Drawn`, several joined by commas; ``none`` where nothing was blank."""
     warnings: tuple[str, ...] = ()
+    cells: Cells | None = None
+    """The distributions of the blanks, where they were not drawn."""
 
 
 def by_number(site: int, value: int) -> str:
@@ -248,13 +250,21 @@ class Fitted:
         return self.views.log_ratios(rows, wanted)
 
     @torch.no_grad()
-    def explain(self, states: Any, top: int = TOP, row_name: RowName = row_by_number) -> Changes:
+    def explain(
+        self,
+        states: Any,
+        top: int = TOP,
+        row_name: RowName = row_by_number,
+        log_sizes: Mapping[int, Tensor] | None = None,
+    ) -> Changes:
         """The ``top`` single changes of each row that raise its probability most, negative ones included.
 
         Args:
             states: ``(N, D)``.
             top: at most so many of each row.
             row_name: what a row is called in messages.
+            log_sizes: of sites whose values stand for several cells, the logarithm of how many ``(V,)``: their
+                log-ratios are then those of one cell, on average.
         """
         check_count(top, "top")
         rows, changes = check_rows(self.space, states), hamming(self.space)
@@ -264,12 +274,24 @@ class Fitted:
         parts = []
         for start in range(0, len(rows), step):
             x = rows[start : start + step]
-            ratio, slot = self.log_ratios(x).double().sort(dim=-1, descending=True, stable=True)
+            ratio = self.log_ratios(x).double()
+            if log_sizes:
+                ratio = ratio + self._per_cell(x, changes, log_sizes)
+            ratio, slot = ratio.sort(dim=-1, descending=True, stable=True)
             ratio, slot = ratio[:, :top], slot[:, :top]
             site, value = changes.edit(x[:, None].expand(*slot.shape, -1), slot)
             row = torch.arange(start, start + len(x), device=x.device)[:, None].expand_as(slot)
             parts.append([part.flatten() for part in (row, site, x.gather(1, site), value, ratio)])
         return Changes(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+    def _per_cell(self, x: Tensor, changes: Any, log_sizes: Mapping[int, Tensor]) -> Tensor:
+        """What a change of each slot adds to a log-ratio for it to be that of one cell ``(N, K)``."""
+        table = torch.zeros(self.space.num_sites, max(self.space.sizes), dtype=torch.float64, device=x.device)
+        for d, sizes in log_sizes.items():
+            table[d, : len(sizes)] = sizes.to(table)
+        slot = torch.arange(changes.num_slots, device=x.device).expand(len(x), -1)
+        site, value = changes.edit(x[:, None].expand(*slot.shape, -1), slot)
+        return table[site, x.gather(1, site)] - table[site, value]
 
     @torch.no_grad()
     def impute(
@@ -308,10 +330,12 @@ class Fitted:
             done = conditioner.draw(states, observed, draws, generator, progress)
             return Imputed(done.states, done.method, done.warnings)
         rows, _ = check_query(states, observed, self.space)
-        filled = rows.clone()
+        filled, parts = rows.clone(), []
         for found in conditioner.cells(states, observed, generator, progress):
             filled[found.cells.row, found.cells.site] = most_probable(found.cells.log_probs)
-        return Imputed(filled, found.method, found.warnings)
+            parts.append(found.cells)
+        cells = Cells(*(torch.cat(column) for column in zip(*parts, strict=True)))
+        return Imputed(filled, found.method, found.warnings, cells)
 
     @torch.no_grad()
     def conditional_probs(

@@ -4,9 +4,10 @@ What `concrete_score.load` gives for a run directory of any kind of data; the co
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import exp, isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from concrete_score import registry, runs
 from concrete_score.codecs import Codec
 from concrete_score.codecs.columns import as_text
 from concrete_score.data.frame import ARRAYS, Form, Frame
-from concrete_score.defaults import TOP
+from concrete_score.defaults import FILLS, TOP, UNKNOWN
 from concrete_score.errors import Command, InputError, Option, check_count, nearest
 from concrete_score.fitted import Changes, Drawn, Fitted, Progress
 from concrete_score.fitting import Say, load_data
@@ -30,7 +31,11 @@ from concrete_score.likelihood.exact import mean_and_stderr
 from concrete_score.protocols import Encoded
 from concrete_score.randomness import generator
 from concrete_score.runs import Run
+from concrete_score.samplers.completions import Cells
 from concrete_score.samplers.from_noise import Watch
+
+
+_LIKELIHOODS = ("log_likelihood", "lower", "upper", "raise_")
 
 
 class Given(NamedTuple):
@@ -159,7 +164,7 @@ class Model:
         data: Any,
         *,
         missing: str = "refuse",
-        unknown: str = "refuse",
+        unknown: str = UNKNOWN[0],
         data_dir: str | None = None,
         say: Say = lambda message: None,
     ) -> Given:
@@ -173,12 +178,17 @@ class Model:
         found = load_data(data, "test", data_dir, say) if isinstance(data, str | Path) else data
         found = self.codec.accept(found)
         rows = self.codec.encode(found, missing=missing, unknown=unknown)
-        left = "left as they are" if missing == "keep" else "skipped"
+        left = "left as they are" if missing == "unobserved" else "skipped"
         notes = []
         if rows.unknown:
             notes.append(f"{rows.unknown} {self.codec.noun} with values never seen in training {left}")
         if rows.blank:
             notes.append(f"{rows.blank} {self.codec.noun} with blanks dropped")
+        if rows.unseen is not None and rows.unseen.any():
+            notes.append(
+                f"{int(rows.unseen.sum())} cells hold values never seen in training; each has the probability"
+                " reserved for such values"
+            )
         return Given(found, rows, tuple(notes), tuple(self.codec.warnings(found, rows)))
 
     def sample(
@@ -199,7 +209,15 @@ class Model:
             raise InputError("a mapping such as {'smoke': 'yes'}", type(given).__name__, Option("given"))
         parts = list(self.sample_parts(n, given, sampler=sampler, random_state=random_state))
         _warn(parts[0].warnings)
-        return self.codec.decode(torch.cat([part.states for part in parts])).native()
+        states = torch.cat([part.states for part in parts])
+        return next(self.decoded([states], random_state)).native()
+
+    def decoded(self, parts: Iterable[Tensor], random_state: int | None = None) -> Iterator[Any]:
+        """Drawn states, in parts, as data; numbers are drawn inside their ranges, identifiers go on from part to part."""
+        random, first = self.generator("decode", random_state), 0
+        for states in parts:
+            yield self.codec.decode(states, random, first=first)
+            first += len(states)
 
     def sample_parts(
         self,
@@ -231,6 +249,7 @@ class Model:
         random = self.generator("evaluate", random_state)
         with given.named():
             found = self.fitted.evaluate(self._states(given), random, budget, progress, row_name=given.row_name)
+            found = self._with_inside(found, given)
         if not isinstance(data, Given):
             _warn(found.warnings)
         return found
@@ -275,7 +294,9 @@ class Model:
     def explanation(self, given: Given, top: int = TOP) -> Explanation:
         """As `explain`, in plain lists."""
         with given.named():
-            found: Changes = self.fitted.explain(self._states(given), top, row_name=given.row_name)
+            found: Changes = self.fitted.explain(
+                self._states(given), top, row_name=given.row_name, log_sizes=self._log_sizes
+            )
         sites = found.site.tolist()
         natives = {d: self.codec.natives(d) for d in set(sites)}
         return Explanation(
@@ -286,16 +307,26 @@ class Model:
             found.log_ratio.double().tolist(),
         )
 
-    def impute(self, data: Any, draws: int | None = None, *, random_state: int | None = None) -> Any:
+    @cached_property
+    def _log_sizes(self) -> dict[int, Tensor]:
+        """Of sites whose values stand for several cells, the logarithm of how many ``(V,)``."""
+        sizes = {d: self.codec.log_sizes(d) for d in range(len(self.codec.names))}
+        return {d: torch.from_numpy(each) for d, each in sizes.items() if each is not None}
+
+    def impute(
+        self, data: Any, draws: int | None = None, *, fill: str = FILLS[0], random_state: int | None = None
+    ) -> Any:
         """Data with their blanks filled: each by its most probable value given the cells that are there.
 
         Args:
             data: with blanks (NaN, None, null); columns the model does not know pass unchanged.
             draws: that many completed copies instead, drawn: below one another, numbered by a first column ``draw``;
                 of arrays on a new first axis.
+            fill: what fills a number or date: the ``mean`` of its distribution, on the column's grid, its ``median``
+                or its ``mode``.
             random_state: the model's own by default.
         """
-        found = self.fill(self.read(data, missing="keep"), draws, random_state=random_state)
+        found = self.fill(self.read(data, missing="unobserved"), draws, fill=fill, random_state=random_state)
         _warn(found.warnings)
         filled = found.data.native()
         if draws is None and hasattr(filled, "iloc") and hasattr(data, "iloc"):
@@ -307,12 +338,13 @@ class Model:
         given: Given,
         draws: int | None = None,
         *,
+        fill: str = FILLS[0],
         sampler: str | None = None,
         random_state: int | None = None,
         progress: Progress | None = None,
         passes: int | None = None,
     ) -> Filled:
-        """As `impute`, for data read with ``missing="keep"``."""
+        """As `impute`, for data read with ``missing="unobserved"``."""
         check_sampler(sampler)
         draws = None if draws is None else check_count(draws, Option("draws"))
         rows = given.rows
@@ -334,8 +366,11 @@ class Model:
                 row_name=lambda row: given.row_name(int(at[row])),
             )
         filled[:, holes] = found.states.reshape(len(filled), -1, filled.shape[-1]).cpu()
-        count = int((~rows.observed).sum())
-        return Filled(self.codec.fill(given.data, rows, filled, draws), count, found.method, found.warnings)
+        blank = ~rows.observed if rows.unseen is None else ~rows.observed & ~rows.unseen
+        random = self.generator("decode", random_state)
+        probs = None if found.cells is None else _by_site(found.cells, at, blank)
+        data = self.codec.fill(given.data, rows, filled, draws, generator=random, probs=probs, how=fill)
+        return Filled(data, int(blank.sum()), found.method, found.warnings)
 
     def generator(self, stream: str, random_state: int | None = None) -> torch.Generator:
         """The randomness of one use of the model."""
@@ -353,7 +388,30 @@ class Model:
             came = f"{type(self.fitted.model).__name__}, which has none here"
             fix = ("use ", Command("evaluate"), ", which bounds the mean where it can")
             raise InputError("a model with an exact log-likelihood of every row", came, fix=fix)
-        return found.double()
+        inside = given.rows.log_inside
+        return found.double() if inside is None else found.double() + inside.to(found.device)
+
+    def _with_inside(self, found: LogLikelihood, given: Given) -> LogLikelihood:
+        """A log-likelihood of states as one of the data: numbers also have a probability inside their range."""
+        inside = given.rows.log_inside
+        if inside is None:
+            return found
+        shift = float(inside.mean())
+        moved = {name: None if (value := getattr(found, name)) is None else value + shift for name in _LIKELIHOODS}
+        each = self.fitted.row_log_likelihoods(self._states(given), given.row_name)
+        if each is not None and found.log_likelihood is not None:
+            moved["stderr"] = mean_and_stderr(each.double().cpu() + inside)[1]
+        return replace(found, **moved)
+
+
+def _by_site(cells: Cells, at: Tensor, blank: Tensor) -> dict[int, npt.NDArray[np.float64]]:
+    """The log-probabilities of blanks by site ``(B, V)``, by row; ``at`` are the places of the rows asked about."""
+    row, site, log_probs = at[cells.row.cpu()], cells.site.cpu(), cells.log_probs.double().cpu()
+    wanted = blank[row, site]
+    row, site, log_probs = row[wanted], site[wanted], log_probs[wanted]
+    order = row.argsort(stable=True)
+    row, site, log_probs = row[order], site[order], log_probs[order]
+    return {d: log_probs[site == d].numpy() for d in site.unique().tolist()}
 
 
 def load(path: str | Path | Run) -> Model:

@@ -281,6 +281,10 @@ class Encoded(NamedTuple):
     """Rows skipped for a value never seen in training."""
     blank: int = 0
     """Rows dropped for a blank cell, and no unknown value."""
+    log_inside: Tensor | None = None
+    """``log P(row | its states)`` of the observed cells in float64 ``(N',)``; None where it is 0 (`codecs.numbers`)."""
+    unseen: Tensor | None = None
+    """``(N', D)`` bool: cells whose value was never seen in training; they count as unobserved."""
 
 
 def space_of(model: Any) -> Space:

@@ -2,6 +2,7 @@
 
 import hashlib
 
+import numpy as np
 import torch
 
 
@@ -26,3 +27,8 @@ def uniform(
 ) -> torch.Tensor:
     """Uniforms in [0, 1); drawn in the type asked for, since rounding one down to it could give 1."""
     return torch.rand(shape, generator=generator, dtype=dtype, device=generator.device).to(device)
+
+
+def random_numbers(generator: torch.Generator) -> np.random.Generator:
+    """NumPy's randomness, named by the next number of a generator."""
+    return np.random.default_rng(int(torch.randint(2**62, (), generator=generator, device=generator.device)))

@@ -79,7 +79,15 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
     },
     "columns": {
         "categories": Entry("codecs.columns:Categories", "the distinct texts, whole numbers or booleans of a column"),
-        "bins": Entry("codecs.columns:Bins", "ranges of a column of numbers"),
+        "bins": Entry("codecs.columns:Bins", "ranges of a column of numbers, by their names"),
+        "number": Entry("codecs.numbers:Number", "numbers: ordered ranges and atoms, with a law inside each range"),
+        "date": Entry("codecs.dates:Date", "dates and times, as numbers in the column's own format"),
+        "pooled": Entry("codecs.columns:Pooled", "frequent texts, and one value for all others"),
+    },
+    "aside": {
+        "constant": Entry("codecs.aside:Constant", "one value in every row; given back"),
+        "identifier": Entry("codecs.aside:Identifier", "tells rows apart; new rows continue it"),
+        "text": Entry("codecs.aside:FreeText", "texts of which hardly any two are equal; drawn back"),
     },
     "models": {
         "table": Entry("models.densities:table", "one free logit for every state", "5.3, C.2"),

@@ -1,8 +1,9 @@
-"""Tables that cannot be a product of categories are refused with all their faults and the options that mend them."""
+"""What each column of a table is, by its cells or by what was said; what has no reading is refused in one line."""
 
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 from concrete_score.cli.console import SKIN
 from concrete_score.codecs import TableCodec, TableOptions
@@ -22,79 +23,147 @@ def refused(path, match, options=None):
 
 
 TABLES = {
-    "white": ("\n\n  \n", "one, '  '|a header alone"),
-    "one_column": ("a\n1\n2\n", "two columns or more, got one, 'a'"),
-    "semicolons": ("a;b\n1;2\n2;3\n", "its cells seem separated by semicolons: separate them by commas"),
-    "tabs": ("a\tb\n1\t2\n2\t3\n", "separated by tabs"),
-    "constant": ("a,b\n1,x\n2,x\n", r"'b' \(one value in every row\); pass drop=\['b'\]"),
+    "white": ("\n\n  \n", "two values or more|blank cells alone|a header alone"),
+    "constants": ("a,b\n1,x\n1,x\n", "a column with two values or more, got none"),
     "all_blank": ("a,b\n,\n,\n", "blank cells alone"),
-    "blank_column": ("a,b,c\n1,,2\n2,,1\n", r"'b' \(blank in every row\)"),
-    "blank_cells": (
-        "a,b\n1,x\n2,\n1,y\n",
-        r"got 1 \('b': 1\); pass missing='drop', or pass missing='category'",
-    ),
 }
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_tables_without_two_columns_of_categories(tmp_path, name):
+def test_tables_without_anything_to_learn(tmp_path, name):
     text, match = TABLES[name]
     path = tmp_path / f"{name}.csv"
     path.write_text(text)
     refused(path, match)
 
 
-def test_the_command_line_spells_the_same_advice_as_flags(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text(TABLES["blank_cells"][0])
-    assert refused(path, "blank").render(SKIN).endswith("; add --missing drop, or add --missing category")
-    path.write_text(TABLES["constant"][0])
-    assert "; add --drop b, or choose other columns with --columns" in refused(path, "one value").render(SKIN)
+def kinds(codec):
+    return {line[0]: line[1] for line in codec.schema_table()[2]}
 
 
-def test_many_categories_and_every_offending_column_in_one_message(tmp_path):
-    rows = "\n".join(f"{i},name {i},{i / 7},{i % 2},{i % 7 / 4},k,{i % 3}" for i in range(20_000))
+def test_an_ordinary_table_needs_no_option(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["id,code,name,share,age,bit,quarter,same,none,city,day,at,note,flag,truth"]
+    for i in range(2000):
+        city = f"city {min(int(rng.exponential(300)), 3000)}"
+        day = f"{1 + i % 28:02d}.{1 + i % 12:02d}.{2000 + i % 24}"
+        lines.append(
+            f"{i + 7},P{i:05d},name {i},{rng.normal():.2f},{rng.integers(18, 90)},{i % 2},{i % 7 / 4},k,,{city},{day},"
+            f'2024-01-{1 + i % 31:02d} {i % 24:02d}:30,"text {i // 2}",{"x" if i % 3 else ""},{"True" if i % 2 else "False"}'
+        )
     path = tmp_path / "wide.csv"
-    path.write_text(f"id,the name,share,bit,quarter,same,ok\n{rows}\n")
-    error = refused(path, "columns of 2 to 256 categories")
-    text, typed = str(error), error.render(SKIN)
-    for word in ("'id' (20000 values)", "'the name' (20000 values)", "'share' (non-integer numbers)"):
-        assert word in text
-        assert word in typed
-    for flag in ("--bins id=10", "--drop 'the name'", "--bins share=10", "--bins quarter=10", "--drop same"):
-        assert flag in typed
-    assert "bins={'id': 10, 'share': 10, 'quarter': 10}, drop=['the name', 'same']" in text
-    assert "--" not in text
-    assert "'bit'" not in text
-    assert "'ok'" not in text
-    mended = TableOptions(drop=("the name", "same"), bins={"id": 10, "share": 10, "quarter": 2})
-    assert TableCodec.fit(read_file(path), mended).space.sizes == (10, 10, 2, 2, 3)
+    path.write_text("\n".join(lines) + "\n")
+    codec = TableCodec.fit(read_file(path))
+    assert kinds(codec) == {
+        "id": "identifier",
+        "code": "identifier",
+        "name": "identifier",
+        "share": "number",
+        "age": "number",
+        "bit": "integer",
+        "quarter": "number",
+        "same": "constant",
+        "none": "constant",
+        "city": "pooled",
+        "day": "date",
+        "at": "date",
+        "note": "text",
+        "flag": "text",
+        "truth": "text",
+    }
+    assert all(why for _, why in codec.why)
+    assert dict(codec.why)["flag"] == "one value or blank: a blank counts as a value"
+    rows = codec.encode(read_file(path), missing="unobserved")
+    assert rows.observed.all()
+    drawn = codec.decode(rows.states.long(), torch.Generator().manual_seed(0), first=3)
+    table = drawn.table
+    assert table.columns == lines[0].split(",")
+    assert table["id"].to_list()[:2] == [2010, 2011]
+    assert table["code"].to_list()[:2] == ["P02003", "P02004"]
+    assert table["name"].to_list()[0] == "name 2003"
+    assert (table["same"] == "k").all()
+    assert table["none"].null_count() == 2000
+    assert table["share"].dtype == pl.Float64
+    assert table["age"].dtype == pl.Int64
+    assert (table["share"].round(2) == table["share"]).all()
+    assert table["day"].str.contains(r"^\d\d\.\d\d\.\d{4}$").all()
+    assert table["at"].str.contains(r"^2024-01-\d\d \d\d:\d\d$").all()
+    original = read_file(path).table["city"].unique()
+    assert table["city"].is_in(original.implode()).all()
+    again = codec.encode(drawn)
+    assert torch.equal(again.states, rows.states)  # numbers stay in their ranges, pooled texts in the pool
 
 
-def test_one_count_of_bins_cuts_what_cannot_be_categories_otherwise(tmp_path):
+def test_what_was_said_of_a_column_holds_or_is_refused_with_all_faults_at_once(tmp_path):
     path = tmp_path / "t.csv"
-    path.write_text("id,share,bit\n" + "".join(f"{i},{i / 7},{i % 2}\n" for i in range(500)))
+    path.write_text("zip,a,d,id\n" + "".join(f"{10000 + i % 150},{i % 3},x{i},{i}\n" for i in range(900)))
+    inferred = TableCodec.fit(read_file(path))
+    assert kinds(inferred) == {"zip": "number", "a": "integer", "d": "identifier", "id": "identifier"}
+    said = TableOptions(column={"zip": "category", "a": "number", "d": "text", "id": "number"})
+    assert kinds(TableCodec.fit(read_file(path), said)) == {
+        "zip": "integer",
+        "a": "number",
+        "d": "text",
+        "id": "number",
+    }
+    wrong = TableOptions(column={"a": "date", "d": "number", "zip": "constant"})
+    error = refused(path, "columns that are what they were said to be", wrong)
+    for word in ("'a' (not dates of one known format)", "'d' (not numbers)", "'zip' (150 values, so no constant)"):
+        assert word in str(error)
+    refused(path, "the name of a column, got 'b'", TableOptions(column={"b": "number"}))
+
+
+def test_whole_numbers_are_categories_while_they_are_few():
+    for count, kind in ((20, "integer"), (21, "number")):
+        table = pl.DataFrame({"a": [i % count for i in range(500)], "b": [i % 2 for i in range(500)]})
+        assert kinds(TableCodec.fit(table))["a"] == kind
+        assert kinds(TableCodec.fit(table, TableOptions(max_categories=30)))["a"] == "integer"
+        assert kinds(TableCodec.fit(table.to_numpy()))["x0"] == "integer"  # an array holds states
+
+
+def test_one_count_of_bins_cuts_all_numbers(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("k,share,bit\n" + "".join(f"{i % 250},{i / 7},{i % 2}\n" for i in range(500)))
     assert TableCodec.fit(read_file(path), TableOptions(bins=5)).space.sizes == (5, 5, 2)
-    assert TableCodec.fit(read_file(path), TableOptions(bins=5, max_categories=600)).space.sizes == (500, 5, 2)
+    assert TableCodec.fit(read_file(path), TableOptions(bins=5, max_categories=600)).space.sizes == (250, 5, 2)
 
 
 def test_bins_on_words_are_refused_among_the_others(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a,b\nx,1\ny,2\n")
-    refused(path, "'a' .not numbers, so no bins", TableOptions(bins={"a": 3}))
+    refused(path, "'a' .not numbers", TableOptions(bins={"a": 3}))
 
 
 def test_numbers_but_for_a_word_are_told_from_text(tmp_path):
     path = tmp_path / "t.csv"
-    path.write_text("a,b\n" + "".join(f"{k}.5,{k % 2}\n" for k in range(20)) + "NA,1\n?,0\n")
-    error = refused(path, r"'a' .numbers but for '\?', 'NA'.; pass na=\['\?', 'NA'\]", TableOptions(bins={"a": 3}))
-    assert "'a' (numbers but for '?', 'NA'); add --na '?' --na NA" in error.render(SKIN)
+    path.write_text("a,b\n" + "".join(f"{k}.5,{k % 2}\n" for k in range(20)) + "none,1\n-,0\n")
+    error = refused(path, r"'a' .numbers but for '-', 'none'.; pass na=\['-', 'none'\]", TableOptions(bins={"a": 3}))
+    assert "'a' (numbers but for '-', 'none'); add --na - --na none" in error.render(SKIN)
+    refused(path, r"'a' .numbers but for", TableOptions(column={"a": "number"}))
+
+
+def test_a_value_never_seen_has_the_probability_that_values_seen_once_reserve():
+    table = pl.DataFrame({"a": ["x"] * 6 + ["y"] * 3 + ["z"], "b": [0, 1] * 5})
+    codec = TableCodec.fit(table)
+    assert codec.columns[0].reserve == 0.1
+    new = pl.DataFrame({"a": ["x", "w"], "b": [0, 7]})
+    rows = codec.encode(new, unknown="reserve")
+    assert rows.observed.tolist() == [[True, True], [False, False]]
+    assert rows.unseen.tolist() == [[False, False], [True, True]]
+    assert rows.log_inside.exp().tolist() == pytest.approx([0.9, 0.1 / 11])
+    with pytest.raises(InputError, match="row 1, column 'a'"):
+        codec.encode(new, unknown="refuse")
+    assert codec.encode(new, unknown="skip").kept.tolist() == [0]
+    filled = codec.fill(new, rows, torch.zeros((1, 2, 2), dtype=torch.long), None)
+    assert filled.rows() == [("x", 0), ("w", 7)]  # it is no blank
 
 
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"missing": "keep"}, "missing: expected one of refuse, drop, category, got 'keep'"),
+        ({"missing": "keep"}, "missing: expected one of unobserved, drop, category, refuse, got 'keep'"),
+        ({"column": {"a": "nombre"}}, "column: expected one of category, number, .*got 'nombre'"),
+        ({"column": ["a"]}, "column: expected a mapping"),
         ({"missing": "dropp"}, "did you mean 'drop'"),
         ({"max_categories": 1}, "max_categories: expected a whole number of at least 2, got 1"),
         ({"max_categories": True}, "max_categories: .*got True"),
@@ -128,10 +197,11 @@ def test_options_that_take_several_texts_refuse_anything_else(options):
         TableOptions(**options)
 
 
-def test_blanks_of_a_column_to_leave_out_need_no_other_option():
+def test_a_column_blank_throughout_is_kept_aside():
     table = pl.DataFrame({"a": [0, 1], "b": [1, 0], "c": [None, None]})
-    with pytest.raises(InputError, match=r"got 'c' \(blank in every row\); pass drop=\['c'\], or"):
-        TableCodec.fit(table)
+    codec = TableCodec.fit(table, TableOptions(missing="refuse"))
+    assert codec.names == ("a", "b")
+    assert codec.decode(torch.tensor([[0, 1]])).rows() == [(0, 1, None)]
 
 
 def test_an_enum_of_a_data_frame_has_the_values_that_its_rows_have():

@@ -45,7 +45,7 @@ def tables(draw):
 def test_decode_undoes_encode_and_states_are_ordered_as_values(table):
     codec = TableCodec.fit(table)
     assert isinstance(codec, Codec)
-    states, observed, kept, unknown, blank = codec.encode(table)
+    states, observed, kept, unknown, blank, *_ = codec.encode(table)
     assert observed.all()
     assert (kept.tolist(), unknown, blank) == (list(range(len(table))), 0, 0)
     assert codec.space.check(states) is not None
@@ -89,9 +89,10 @@ def test_kinds_of_text_cells():
     assert codec.columns[2].values == ("007", "7", "8")
 
 
-def test_na_is_a_category_unless_said_otherwise():
+def test_na_is_blank_unless_said_otherwise():
     frame = csv_frame("a,b\n1,x\nNA,y\n3,x\n")
-    assert TableCodec.fit(frame).columns[0].values == ("1", "3", "NA")
+    assert TableCodec.fit(frame).columns[0].values == (1, 3)
+    assert TableCodec.fit(frame, TableOptions(na=())).columns[0].values == ("1", "3", "NA")
     codec = TableCodec.fit(frame, TableOptions(na=("NA",), missing="category"))
     assert (codec.columns[0].kind, codec.columns[0].values, codec.space.sizes) == ("integer", (1, 3), (3, 2))
     assert codec.encode(frame).states[:, 0].tolist() == [0, 2, 1]
@@ -101,13 +102,14 @@ def test_na_is_a_category_unless_said_otherwise():
 def test_blanks_refused_dropped_kept_or_a_category():
     frame = csv_frame("a,b\n1,x\n,y\n3,\n1,y\n")
     with pytest.raises(InputError, match=r"got 2 \('a': 1, 'b': 1\)"):
-        TableCodec.fit(frame)
+        TableCodec.fit(frame, TableOptions(missing="refuse"))
+    assert TableCodec.fit(frame).space.sizes == (2, 2)
     codec = TableCodec.fit(frame, TableOptions(missing="drop"))
     with pytest.raises(InputError, match="no blank cells"):
         codec.encode(frame)
     rows = codec.encode(frame, missing="drop")
     assert (rows.kept.tolist(), rows.blank, rows.unknown) == ([0, 3], 2, 0)
-    states, observed, *_ = codec.encode(frame, missing="keep")
+    states, observed, *_ = codec.encode(frame, missing="unobserved")
     assert observed.tolist() == [[True, True], [False, True], [True, False], [True, True]]
     assert states.tolist() == [[0, 0], [0, 1], [1, 0], [0, 1]]
     whole = TableCodec.fit(frame, TableOptions(missing="category"))
@@ -203,9 +205,9 @@ def test_pandas_blanks_of_every_make():
         }
     )
     codec = TableCodec.fit(table, TableOptions(missing="drop"))
-    observed = codec.encode(table, missing="keep").observed
+    observed = codec.encode(table, missing="unobserved").observed
     assert observed.tolist() == [[True] * 5, [False] * 5, [True] * 5]
-    assert [column.kind for column in codec.columns] == ["integer", "text", "integer", "text", "text"]
+    assert [column.kind for column in codec.columns] == ["integer", "text", "integer", "text", "date"]
 
 
 def test_given_takes_the_longest_name_and_says_what_is_wrong():
@@ -298,7 +300,7 @@ def test_states_out_of_the_space_are_refused():
 def test_blanks_are_filled_as_the_table_spells_its_values_and_nothing_else_changes():
     codec = TableCodec.fit(pl.DataFrame({"a": [1, 2], "b": ["x", "y"]}))
     table = csv_frame('note,b,a\nk,x,1.0\nl,,1.0\n"m,",y,\nn,,\n')
-    rows = codec.encode(table, missing="keep")
+    rows = codec.encode(table, missing="unobserved")
     filled = codec.fill(table, rows, torch.tensor([[[0, 0], [0, 1], [0, 1], [1, 0]]]), None)
     assert filled.rows() == [("k", "x", "1.0"), ("l", "y", "1.0"), ("m,", "y", "1.0"), ("n", "x", "2")]
     assert filled.names == table.names
@@ -313,20 +315,16 @@ def test_blanks_are_filled_as_the_table_spells_its_values_and_nothing_else_chang
 def test_rows_that_were_skipped_keep_their_blanks_and_a_column_of_draws_is_refused():
     codec = TableCodec.fit(pl.DataFrame({"a": ["u", "v"], "b": ["x", "y"]}))
     table = csv_frame("a,b\nu,\nw,\n,y\n")
-    rows = codec.encode(table, missing="keep", unknown="skip")
+    rows = codec.encode(table, missing="unobserved", unknown="skip")
     assert (rows.kept.tolist(), rows.unknown) == ([0, 2], 1)
     filled = codec.fill(table, rows, torch.tensor([[[0, 1], [1, 1]]]), None)
     assert filled.rows() == [("u", "y"), ("w", None), ("v", "y")]
     counted = csv_frame("a,b,draw\nu,,1\n")
     with pytest.raises(InputError, match="a table without a column 'draw'"):
-        codec.fill(counted, codec.encode(counted, missing="keep"), torch.zeros((1, 1, 2), dtype=torch.long), 2)
+        codec.fill(counted, codec.encode(counted, missing="unobserved"), torch.zeros((1, 1, 2), dtype=torch.long), 2)
 
 
-def test_texts_that_other_programs_leave_blank_are_noted_with_their_option():
-    codec = TableCodec.fit(csv_frame("a,b\n1,x\nNA,y\n3,NA\n"))
-    ((text, option),) = codec.notes()
-    assert text == "'NA' counts as a value of 'a', 'b'; if it means blank, add "
-    assert (option.name, option.value) == ("na", ["NA"])
+def test_a_blank_that_was_a_value_is_left_as_it_is():
     valued = TableCodec.fit(csv_frame("a,b\n1,x\n,y\n"), TableOptions(missing="category"))
     assert valued.fill_notes() == ["left as they are, for blank was a value in training: a"]
 

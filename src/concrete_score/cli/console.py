@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 import click
 
 from concrete_score.bench.checks import Check
-from concrete_score.defaults import LEVELS, MAX_CATEGORIES, MAX_LEVELS, MISSING, THRESHOLD, UNKNOWN
+from concrete_score.defaults import LEVELS, MAX_CATEGORIES, MAX_CODES, MAX_LEVELS, MISSING, THRESHOLD, UNKNOWN
 from concrete_score.errors import Command, InputError, Option, Text, printable, spell
 from concrete_score.files import finite, refuse_existing, refuse_unwritable
 from concrete_score.progress import Update, progress
@@ -271,18 +271,34 @@ _COMMON = (
 _READING = (
     click.option("--columns", metavar="A,B,…", help="Use these columns alone."),
     click.option("--drop", metavar="COLUMN", multiple=True, help="Leave a column out; may be repeated."),
-    click.option("--bins", metavar="COLUMN=COUNT", multiple=True, help="Cut a column of numbers into quantile ranges."),
-    click.option("--na", metavar="TEXT", multiple=True, help="Take this text for a blank cell; may be repeated."),
+    click.option(
+        "--column",
+        metavar="COLUMN=KIND",
+        multiple=True,
+        help="What a column is: category, number, date, text, identifier or constant; inferred by default.",
+    ),
+    click.option(
+        "--bins",
+        metavar="[COLUMN=]COUNT",
+        multiple=True,
+        help="Cut a column of numbers, or all of them, into quantile ranges, which are then its values.",
+    ),
+    click.option(
+        "--na",
+        metavar="TEXT",
+        multiple=True,
+        help="Take this text for a blank cell; may be repeated. By default NA, NaN, null, ? and the like in text files.",
+    ),
     click.option(
         "--max-categories",
         metavar="N",
         type=click.IntRange(min=2),
-        help=f"The most values of a column; {MAX_CATEGORIES}.",
+        help=f"The most values of a category; {MAX_CATEGORIES} texts, {MAX_CODES} whole numbers.",
     ),
     click.option(
         "--missing",
-        type=click.Choice(MISSING[:3]),
-        help="Blank cells: refuse them (the default), drop their rows, or make them a category.",
+        type=click.Choice(MISSING),
+        help="Blank cells: count them as unobserved (the default), drop their rows, make them a category, refuse them.",
     ),
     click.option(
         "--levels",
@@ -307,13 +323,14 @@ unknown_option = click.option(
     "--unknown",
     type=click.Choice(UNKNOWN),
     default=UNKNOWN[0],
-    help="Rows with values never seen in training: refuse them (the default), or skip them.",
+    help="Values never seen in training: score them by the probability reserved for them (the default), refuse them, or"
+    " skip their rows.",
 )
 missing_option = click.option(
     "--missing",
-    type=click.Choice(MISSING[:2]),
+    type=click.Choice([MISSING[0], MISSING[1], MISSING[3]]),
     default=MISSING[0],
-    help="Blank cells: refuse them with a count (the default), or drop their rows.",
+    help="Blank cells: count them as unobserved (the default), drop their rows, or refuse them with a count.",
 )
 passes_option = click.option(
     "--passes",
@@ -346,10 +363,10 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def with_reading(*args: Any, **given: Any) -> None:
-        columns, drop, bins, na = (given.pop(name) for name in ("columns", "drop", "bins", "na"))
+        columns, drop, column, bins, na = (given.pop(name) for name in ("columns", "drop", "column", "bins", "na"))
         reading = {name: given.pop(name) for name in ("max_categories", "missing", "levels", "threshold")}
         reading |= {"columns": columns.split(",") if columns else None, "drop": list(drop) or None}
-        reading |= {"bins": dict(map(_pair, bins)) or None, "na": list(na) or None}
+        reading |= {"bins": _bins(bins), "na": list(na) or None, "column": dict(map(_kind, column)) or None}
         command(*args, reading=reading, **given)
 
     return _with(with_reading, _READING)
@@ -365,6 +382,21 @@ def _with(command: Callable[..., None], options: tuple[Any, ...]) -> Callable[..
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def _kind(text: str) -> tuple[str, str]:
+    name, sign, kind = text.rpartition("=")
+    if not sign or not name or not kind:
+        fix = ("for example ", Option("column", {"zip": "category"}))
+        raise InputError("COLUMN=KIND", repr(text), Option("column"), fix)
+    return name, kind
+
+
+def _bins(texts: Sequence[str]) -> Any:
+    """One count for all columns of numbers, or a count for each of some; None where none is given."""
+    if len(texts) == 1 and texts[0].isdecimal() and len(texts[0]) <= 6:
+        return int(texts[0])
+    return dict(map(_pair, texts)) or None
 
 
 def _pair(text: str) -> tuple[str, int]:

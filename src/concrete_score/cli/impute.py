@@ -18,6 +18,7 @@ from concrete_score.cli.console import (
     run_argument,
     unknown_option,
 )
+from concrete_score.defaults import FILLS
 
 
 @click.command(
@@ -36,6 +37,12 @@ from concrete_score.cli.console import (
     "--draws", metavar="M", type=click.IntRange(min=1), help="M completed copies, drawn; the first column counts them."
 )
 @click.option(
+    "--fill",
+    type=click.Choice(FILLS),
+    default=FILLS[0],
+    help="What fills a number or date: the mean (the default), median or mode of its distribution given the rest.",
+)
+@click.option(
     "--sampler",
     metavar="K",
     help="A name of 'csm list kernels', or of 'csm list annealing' for a model with noise levels; by default the best.",
@@ -50,15 +57,16 @@ def impute(
     data_dir: str | None,
     unknown: str,
     draws: int | None,
+    fill: str,
     sampler: str | None,
     passes: int | None,
     out: Path | None,
 ) -> None:
     """Fill the blank cells of DATA: each with its most probable value given the cells that are there.
 
-    With --draws, M copies below one another, whose blanks are drawn together. All other cells, also of columns the
-    model does not know, come out as they went in. Rows with values never seen in training are refused, or with
-    --unknown skip left as they are.
+    Numbers and dates get the mean of their distribution, on the column's own grid (--fill). With --draws, M copies below
+    one another, whose blanks are drawn together. All other cells, also of columns the model does not know, come out as
+    they went in. Values never seen in training count as unobserved and stay; --unknown refuse or skip their rows.
 
     In images (N, H, W) a blank pixel is NaN in an array of floats, -1 in one of whole numbers, or True in the array
     'mask' of an .npz file beside 'x'. Out come images, .png (with --draws a row of copies each), .npy or .npz. Known
@@ -67,11 +75,11 @@ def impute(
     model = open_model(path, console)
     codec = model.codec
     console.refuse_output(out, codec.kind, codec.output_format)
-    given = read_data(model, data, console, missing="keep", unknown=unknown, data_dir=data_dir)
+    given = read_data(model, data, console, missing="unobserved", unknown=unknown, data_dir=data_dir)
     for note in codec.fill_notes():
         console.say(note)
     with console.progress("imputing") as progress:
-        found = model.fill(given, draws, sampler=sampler, progress=progress, passes=passes)
+        found = model.fill(given, draws, fill=fill, sampler=sampler, progress=progress, passes=passes)
     console.warn(found.warnings)
     cells = f"{found.cells} blank cell{'s' if found.cells > 1 else ''}"
     console.say(f"{cells} filled by {found.method}" if found.cells else "nothing is blank")

@@ -107,7 +107,7 @@ def sample(
         if way is not None:
             way.write()
         with pipes():
-            data = map(codec.decode, states)
+            data = model.decoded(states)
             if not console.json:
                 console.put(data, out, codec.noun)
                 return

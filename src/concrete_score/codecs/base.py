@@ -16,6 +16,7 @@ from torch import Tensor
 
 from concrete_score import registry
 from concrete_score.data.frame import Array
+from concrete_score.defaults import FILLS
 from concrete_score.errors import InputError, Option, Part, nearest
 from concrete_score.protocols import Encoded
 from concrete_score.shapes import States
@@ -91,19 +92,49 @@ class Codec(ABC):
         """
 
     @abstractmethod
-    def decode(self, states: States) -> Any:
-        """States ``(N, D)`` to a data object of the form that came in."""
+    def decode(
+        self,
+        states: States,
+        generator: torch.Generator | None = None,
+        allowed: Mapping[int, Any] | None = None,
+        first: int = 0,
+    ) -> Any:
+        """States ``(N, D)`` to a data object of the form that came in.
+
+        Args:
+            states: what to decode.
+            generator: draws what a state leaves open; without it that is what is typical.
+            allowed: of some sites, what a condition allows of what a state leaves open.
+            first: the number of the first example, where these are part of more.
+        """
 
     @abstractmethod
-    def fill(self, data: Any, rows: Encoded, states: States, draws: int | None) -> Any:
+    def fill(
+        self,
+        data: Any,
+        rows: Encoded,
+        states: States,
+        draws: int | None,
+        *,
+        generator: torch.Generator | None = None,
+        probs: Mapping[int, Array] | None = None,
+        how: str = FILLS[0],
+    ) -> Any:
         """Data with their blanks filled from ``states`` ``(M, N', D)``, all else as it came.
 
         Args:
             data: what was encoded as ``rows``.
-            rows: its states, with ``missing="keep"``.
+            rows: its states, with ``missing="unobserved"``.
             states: completed rows, M copies.
             draws: None for one copy; otherwise copies are stacked, and numbered by `DRAW`.
+            generator: draws what a state leaves open.
+            probs: log-probabilities of the blanks of each site ``(B, V)``, by row, for `how` to sum up.
+            how: what fills a number, one of `defaults.FILLS`.
         """
+
+    def log_sizes(self, site: int) -> Array | None:
+        """Logarithm of how many different cells each value of a site stands for ``(V,)``; None where all are 1."""
+        return None
 
     @abstractmethod
     def natives(self, site: int) -> Sequence[Any]:

@@ -41,7 +41,7 @@ class Column:
     """
 
     def __init__(self, cells: pl.Series, na: Sequence[str] = (), typed: bool = False) -> None:
-        self.name, self.na, self.typed = cells.name, tuple(na), typed
+        self.name, self.na, self.typed, self._stored = cells.name, tuple(na), typed, cells.dtype
         # A data frame's own Enum may declare values that no row has; they are no more values here than a Categorical's.
         self.cells = _plain(cells.cast(pl.String) if typed and cells.dtype == pl.Enum else cells)
 
@@ -65,6 +65,22 @@ class Column:
         found: Array = numbers.fill_null(float("nan")).to_numpy()
         hidden = [float(word) for word in self.na if re.match(NUMBER_PATTERN, word)]
         return np.where(np.isin(found, hidden), np.nan, found) if hidden else found
+
+    @cached_property
+    def decimal(self) -> bool:
+        """Whether its numbers are written with decimals, be they zeros, or stored as floats."""
+        if self._stored.is_float() or self._stored.is_decimal():
+            return True
+        return self.cells.dtype == pl.String and bool(self.cells.str.contains(".", literal=True).any())
+
+    @cached_property
+    def whole(self) -> Array | None:
+        """Every cell as int64, 0 where blank ``(N,)``, if all are whole; otherwise None."""
+        if self.kind != INTEGER:
+            return None
+        values = np.array([0 if v is None else v for v in spelled(self.distinct, INTEGER)], dtype=np.int64)
+        found: Array = np.append(values, 0)[self.codes]
+        return found
 
     @cached_property
     def distinct(self) -> pl.Series:
@@ -102,6 +118,17 @@ class Column:
     def known(self) -> pl.Series:
         """The distinct values that do not mean blank."""
         return self.distinct.filter(pl.Series(~self._hidden)) if self._hidden.any() else self.distinct
+
+    @cached_property
+    def counts(self) -> Array:
+        """How many cells have each of the values in `known` ``(V,)``."""
+        found: Array = np.bincount(self.codes, minlength=len(self.distinct) + 1)[:-1][~self._hidden]
+        return found
+
+    @property
+    def temporal(self) -> bool:
+        """Whether the cells are stored as dates or times."""
+        return bool(self._stored.is_temporal())
 
     @cached_property
     def kind(self) -> str:

@@ -9,18 +9,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import log, log1p
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import polars as pl
 
 from concrete_score import registry
+from concrete_score.codecs.ranges import edges_label, quantile_edges
 from concrete_score.data.frame import Array
 from concrete_score.errors import InputError, nearest
 
 Value = str | int | bool
+Allowed = tuple[tuple[int, int], ...]
+"""Intervals of grid points that a condition on a number allows, both ends included."""
 
-TEXT, INTEGER, BOOLEAN, NUMBER, BINS = "text", "integer", "boolean", "number", "bins"
+TEXT, INTEGER, BOOLEAN, NUMBER, BINS, DATE, POOLED = "text", "integer", "boolean", "number", "bins", "date", "pooled"
 EXACT = float(2**53)
 """Beyond this, float64 does not distinguish all whole numbers."""
 
@@ -28,6 +32,8 @@ EXACT = float(2**53)
 INTEGER_PATTERN = r"^-?(0|[1-9][0-9]*)(\.0*)?$"
 NUMBER_PATTERN = r"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
+MOST_POOLED = 5_000
+"""The most pooled texts that a run keeps, to draw from."""
 UNKNOWN, BLANK = -1, -2
 """In the place of a site's value: a value never seen in training, and no value at all."""
 _TYPES: Mapping[str, Any] = {TEXT: pl.String, INTEGER: pl.Int64, BOOLEAN: pl.Boolean, BINS: pl.String}
@@ -48,42 +54,32 @@ class ColumnCells(Protocol):
     def codes(self) -> Array: ...
     @property
     def numbers(self) -> Array: ...
+    @property
+    def whole(self) -> Array | None: ...
+    @property
+    def decimal(self) -> bool: ...
+    @property
+    def blanks(self) -> int: ...
+    @property
+    def known(self) -> pl.Series: ...
+    @property
+    def temporal(self) -> bool: ...
+    @property
+    def counts(self) -> Array: ...
 
 
-@runtime_checkable
-class ColumnKind(Protocol):
-    """What a table's codec asks of each of its columns."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def blank(self) -> bool: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def labels(self) -> tuple[str, ...]: ...
-    @property
-    def natives(self) -> tuple[Value | None, ...]: ...
-    @property
-    def lossy(self) -> bool: ...
-
-    def place(self, text: str) -> int | None: ...
-    def encode(self, column: ColumnCells) -> Array: ...
-    def decode(self, codes: Array) -> pl.Series: ...
-    def parameters(self) -> dict[str, Any]: ...
-    def to_json(self) -> dict[str, Any]: ...
-
-
-class _Site(ABC):
-    """What the kinds of columns share: the values of the site are `natives`, in order; a blank is the last of them."""
+class SiteColumn(ABC):
+    """What a table's codec asks of each of its columns; the site's values are `natives`, in order, a blank the last."""
 
     name: str
     blank: bool
     kind: str
-    lossy = False
+    lossy: ClassVar[bool] = False
     """Whether different cells share a value, so that one cannot stand for another."""
+    ordered: ClassVar[bool] = False
+    """Whether the values are ranges of one line, so that neighbors are alike."""
+    reserve: float = 0.0
+    """The probability kept for values never seen in training."""
 
     @property
     @abstractmethod
@@ -118,13 +114,48 @@ class _Site(ABC):
         """Every cell's value ``(N,)``, UNKNOWN or BLANK where there is none."""
         return np.append(self.lookup(column.distinct, column.na), self.blank_place)[column.codes]
 
-    def decode(self, codes: Array) -> pl.Series:
-        """The cells of a site's values ``(N,)``; blanks are null."""
+    def decode(self, codes: Array, rng: np.random.Generator | None = None, allowed: Allowed | None = None) -> pl.Series:
+        """The cells of a site's values ``(N,)``; blanks are null. What stands for several cells is drawn by ``rng``."""
         return pl.Series(self.name, self.natives, dtype=_TYPES[self.kind]).gather(pl.Series(codes))
+
+    def log_unseen(self, rows: int) -> float:
+        """``log P(a value never seen)`` after so many training rows; one row more where none is reserved."""
+        return log(self.reserve or 1 / (rows + 1))
+
+    @property
+    def log_seen(self) -> float:
+        """``log P(a value seen in training)``."""
+        return log1p(-self.reserve)
+
+    def log_inside(self, column: ColumnCells) -> Array | None:
+        """``log P(cell | the site's value)`` of each cell ``(N,)``; None where it is always 0."""
+        return None
+
+    @property
+    def log_sizes(self) -> Array | None:
+        """Logarithm of how many different cells each of the site's values stands for ``(V,)``; None where all are 1."""
+        return None
+
+    def summary(self, log_probs: Array, how: str) -> pl.Series | None:
+        """What fills blanks of these log-probabilities ``(B, V)`` if not the most probable value; None where it is."""
+        return None
+
+    def parameters(self) -> dict[str, Any]:
+        """The reading options that asked for this kind."""
+        return {}
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Plain values from which the kind's ``from_json`` builds an equal one."""
+
+    def with_blanks(self, found: Array, values: pl.Series, na: tuple[str, ...]) -> Array:
+        """``found`` with the place of a blank where a distinct value means one."""
+        found[is_blank(values, ("", *na))] = self.blank_place
+        return found
 
 
 @dataclass(frozen=True)
-class Categories(_Site):
+class Categories(SiteColumn):
     """A site whose values are a column's distinct values, ascending; a blank may be one more, the last.
 
     >>> column = Categories("smoke", "text", ("no", "yes"))
@@ -136,6 +167,7 @@ class Categories(_Site):
     kind: str
     values: tuple[Value, ...]
     blank: bool = False
+    reserve: float = 0.0
     kinds: ClassVar[tuple[str, ...]] = (TEXT, INTEGER, BOOLEAN)
 
     @classmethod
@@ -148,7 +180,7 @@ class Categories(_Site):
             raise InputError(f"ascending values of kind {kind}", repr(values)[:60], where=f"{where}.values")
         if not values or (wanted is int and not all(-(2**63) <= each < 2**63 for each in values)):
             raise InputError("at least one value, none beyond 64 bits", repr(values)[:60], where=f"{where}.values")
-        return cls(value["name"], kind, tuple(values), blank)
+        return cls(value["name"], kind, tuple(values), blank, reserve_of(value, where))
 
     @property
     def natives(self) -> tuple[Value | None, ...]:
@@ -162,20 +194,116 @@ class Categories(_Site):
             # Other programs write True; it is the same value.
             folded = {str(value).lower(): place for value, place in known.items()}
             places = [folded.get(str(value).lower(), UNKNOWN) for value in values.to_list()]
-        found = np.array(places, dtype=np.int64)
-        found[is_blank(values, ("", *na))] = self.blank_place
-        return found
-
-    def parameters(self) -> dict[str, Any]:
-        """The reading options that asked for this kind."""
-        return {}
+        return self.with_blanks(np.array(places, dtype=np.int64), values, na)
 
     def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "kind": self.kind, "values": list(self.values), "blank": self.blank}
+        plain = {"name": self.name, "kind": self.kind, "values": list(self.values), "blank": self.blank}
+        return {**plain, "reserve": self.reserve} if self.reserve else plain
 
 
 @dataclass(frozen=True)
-class Bins(_Site):
+class Pooled(SiteColumn):
+    """A site of the frequent texts of a column, ascending, and one more value for all others, which are drawn back.
+
+    Args:
+        values: the frequent texts.
+        pool: the others.
+        weights: how many rows each of the others has.
+        reserve: the share of the pool kept for texts never seen.
+
+    >>> column = Pooled("city", ("Oslo", "Rome"), ("Bree", "Ur"), (3, 1), 0.25)
+    >>> column.labels, column.place("Ur"), column.place("Troy")
+    (('Oslo', 'Rome', '(other)'), 2, 2)
+    """
+
+    name: str
+    values: tuple[str, ...]
+    pool: tuple[str, ...]
+    weights: tuple[int, ...]
+    reserve: float = 0.0
+    blank: bool = False
+    kind = POOLED
+    lossy = True
+    log_seen = 0.0  # the reserve is within the pool
+    kinds: ClassVar[tuple[str, ...]] = (POOLED,)
+
+    @classmethod
+    def of(cls, column: ColumnCells, most: int, least: int, blank: bool = False) -> "Pooled":
+        """The ``most`` frequent texts that at least ``least`` rows have stay, the rest is pooled."""
+        texts, counts = column.known.cast(pl.String).to_list(), column.counts
+        order = np.lexsort((np.arange(len(counts)), -counts))[: most - 1]
+        frequent = {texts[at] for at in order if counts[at] >= least}
+        rest = [(text, int(count)) for text, count in zip(texts, counts, strict=True) if text not in frequent]
+        once, total = sum(count == 1 for _, count in rest), sum(count for _, count in rest)
+        kept = sorted(sorted(rest, key=lambda each: -each[1])[:MOST_POOLED])
+        pool, weights = zip(*kept, strict=True) if kept else ((), ())
+        return cls(column.name, tuple(sorted(frequent)), pool, weights, min(once / max(total, 1), 0.5), blank)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], blank: bool, where: str) -> "Pooled":
+        """From plain values, every one of them checked."""
+        values, pool, weights = (value.get(each) for each in ("values", "pool", "weights"))
+        for texts in (values, pool):
+            if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+                raise InputError("a list of texts", repr(texts)[:60], where=f"{where}.values")
+            if any(a >= b for a, b in pairwise(texts)):
+                raise InputError("ascending texts", repr(texts)[:60], where=f"{where}.values")
+        right = isinstance(weights, list) and all(type(each) is int and 0 < each < 2**53 for each in weights)
+        if not right or not weights or len(weights) != len(pool) or set(values) & set(pool):  # type: ignore[arg-type]
+            raise InputError("a positive count for each pooled text", repr(weights)[:60], where=f"{where}.weights")
+        texts = tuple(values), tuple(pool), tuple(weights)  # type: ignore[arg-type]
+        return cls(value["name"], *texts, reserve_of(value, where), blank)
+
+    @property
+    def natives(self) -> tuple[Value | None, ...]:
+        """The frequent texts, then one name for all others; a blank is None."""
+        other = "(other)"
+        while other in self.values:
+            other = f"({other})"
+        return (*self.values, other, None) if self.blank else (*self.values, other)
+
+    def lookup(self, values: pl.Series, na: tuple[str, ...]) -> Array:
+        known = {value: place for place, value in enumerate(self.values)}
+        texts = [as_text(value) for value in values.to_list()]
+        found = np.array([known.get(text, len(self.values)) for text in texts], dtype=np.int64)
+        return self.with_blanks(found, values, na)
+
+    def log_inside(self, column: ColumnCells) -> Array:
+        """``log P(text | pooled)``; a text never seen has what the pool reserves."""
+        total = sum(self.weights)
+        chances = {
+            text: (1 - self.reserve) * weight / total for text, weight in zip(self.pool, self.weights, strict=True)
+        }
+        chances |= dict.fromkeys(self.values, 1.0)
+        unseen = self.reserve or 1 / (total + 1)
+        each = [chances.get(as_text(value), unseen) for value in column.distinct.to_list()]
+        found: Array = np.append(np.log(each), 0.0)[column.codes]
+        return found
+
+    def decode(self, codes: Array, rng: np.random.Generator | None = None, allowed: Allowed | None = None) -> pl.Series:
+        """The texts, pooled ones drawn by their counts, or the name of all others where nothing may be random."""
+        cells = pl.Series(self.name, self.natives, dtype=pl.String).gather(pl.Series(codes))
+        pooled = np.flatnonzero(codes == len(self.values))
+        if rng is None or not len(pooled):
+            return cells
+        chances = np.array(self.weights) / sum(self.weights)
+        drawn = rng.choice(len(self.pool), len(pooled), p=chances)
+        return cells.scatter(pooled, pl.Series(self.pool, dtype=pl.String).gather(pl.Series(drawn)))
+
+    def summary(self, log_probs: Array, how: str) -> pl.Series:
+        """The most probable single text."""
+        best = log_probs[:, : len(self.values) + 1].copy()
+        top = int(np.argmax(self.weights))
+        best[:, -1] += log(self.weights[top] / sum(self.weights))
+        return pl.Series(self.name, (*self.values, self.pool[top]), dtype=pl.String).gather(pl.Series(best.argmax(1)))
+
+    def to_json(self) -> dict[str, Any]:
+        lists = {"values": list(self.values), "pool": list(self.pool), "weights": list(self.weights)}
+        return {"name": self.name, "kind": self.kind, **lists, "reserve": self.reserve, "blank": self.blank}
+
+
+@dataclass(frozen=True)
+class Bins(SiteColumn):
     """A site whose values are half-open ranges of a column of numbers; numbers beyond the ends fall into the end bins.
 
     >>> column = Bins("age", (0.5, 1.2, 7.0))
@@ -219,8 +347,7 @@ class Bins(_Site):
             named = {label: place for place, label in enumerate(edges_label(self.edges))}
             for at in np.flatnonzero(found == UNKNOWN):
                 found[at] = named.get(values[int(at)], UNKNOWN)
-        found[is_blank(values, ("", *na))] = self.blank_place
-        return found
+        return self.with_blanks(found, values, na)
 
     def encode(self, column: ColumnCells) -> Array:
         """Numbers are cut as they are, without looking for the distinct ones."""
@@ -239,7 +366,7 @@ class Bins(_Site):
         return np.searchsorted(np.array(self.edges[1:-1]), numbers, side="right")
 
 
-def column_from_json(value: Any, where: str) -> ColumnKind:
+def column_from_json(value: Any, where: str) -> SiteColumn:
     """A kind of column from plain values, every one of them checked.
 
     Raises:
@@ -257,71 +384,16 @@ def column_from_json(value: Any, where: str) -> ColumnKind:
     if not isinstance(kind, str) or kind not in known:
         fix = nearest(str(kind), list(known))
         raise InputError("a kind of column", repr(kind), where=f"{where}.kind", fix=fix)
-    found: ColumnKind = known[kind].from_json(value, blank, where)
+    found: SiteColumn = known[kind].from_json(value, blank, where)
     return found
 
 
-def quantile_edges(numbers: Array, count: int, where: str) -> tuple[float, ...]:
-    """Edges ``e_0 < … < e_k`` of at most ``count`` ranges ``[e_i, e_{i+1})``, the last one closed.
-
-    Each inner edge parts two neighboring observed numbers, those whose place in the sorted data is nearest to its
-    quantile, and is the shortest decimal that does. Numbers that repeat are never divided, so heavy repetition gives
-    fewer ranges.
-
-    Args:
-        numbers: ``(N,)``; NaN and infinities are passed over.
-        count: at least 2.
-
-    Raises:
-        InputError: fewer than two different numbers.
-
-    >>> quantile_edges(np.arange(100.0), 4, "age")
-    (0.0, 25.0, 50.0, 75.0, 99.0)
-    >>> quantile_edges(np.array([0.1234567, 0.4999, 0.5123, 0.9876543]), 2, "share")
-    (0.123, 0.5, 0.988)
-    >>> quantile_edges(np.array([0.0] * 90 + [1.0, 2.5] * 5), 10, "visits")
-    (0.0, 1.0, 2.5)
-    """
-    values, counts = np.unique(numbers[np.isfinite(numbers)], return_counts=True)
-    if len(values) < 2:
-        raise InputError("two different numbers or more", str(len(values)), where=where, fix="drop the column")
-    below = np.cumsum(counts)[:-1]
-    targets = np.arange(1, count) * counts.sum() / count
-    right = np.searchsorted(below, targets).clip(0, len(below) - 1)
-    left = (right - 1).clip(0)
-    nearest = np.where(np.abs(below[left] - targets) < np.abs(below[right] - targets), left, right)
-    inner = [_shortest(values[at], values[at + 1]) for at in np.unique(nearest)]
-    low, high = float(values[0]), float(values[-1])
-    return (_rounded(low, up=False), *inner, _rounded(high, up=True))
-
-
-def edges_label(edges: tuple[float, ...]) -> tuple[str, ...]:
-    """One label a range, the last one closed.
-
-    >>> edges_label((0.0, 0.5, 3.0))
-    ('[0, 0.5)', '[0.5, 3]')
-    """
-    texts = [_short(edge) for edge in edges]
-    pairs = list(pairwise(texts))
-    return tuple(f"[{low}, {high}{']' if at == len(pairs) - 1 else ')'}" for at, (low, high) in enumerate(pairs))
-
-
-def _shortest(below: float, at: float) -> float:
-    """The decimal of fewest digits in ``(below, at]``."""
-    tries = (float(f"{at:.{digits}g}") for digits in range(1, 17))
-    return next((edge for edge in tries if below < edge <= at), float(at))
-
-
-def _rounded(number: float, up: bool) -> float:
-    """Three digits where they err to the outside, more where they do not."""
-    tries = (float(f"{number:.{digits}g}") for digits in range(3, 17))
-    return next((edge for edge in tries if (edge >= number if up else edge <= number) and np.isfinite(edge)), number)
-
-
-def _short(edge: float) -> str:
-    # Six digits where they are enough to find the edge again, all of them otherwise.
-    brief = f"{edge:.6g}"
-    return brief if float(brief) == edge else repr(edge)
+def reserve_of(value: Mapping[str, Any], where: str) -> float:
+    """The probability that a column's plain values reserve for values never seen."""
+    reserve = value.get("reserve", 0.0)
+    if type(reserve) not in (int, float) or not 0 <= reserve < 1:
+        raise InputError("a probability", repr(reserve)[:60], where=f"{where}.reserve")
+    return float(reserve)
 
 
 def as_numbers(values: pl.Series) -> Array:

@@ -175,10 +175,10 @@ class ImageCodec(Codec):
             )
         pixels = images.pixels
         none = np.zeros(len(pixels), bool)
-        blank = _blanks(images, negative=missing == "keep")
+        blank = _blanks(images, negative=missing == "unobserved")
         unseen = np.asarray(((pixels > self.top) & ~blank).any((1, 2))) if unknown == "skip" else none
         _check_greys(images, self.top, blank | unseen[:, None, None])
-        if missing not in ("drop", "keep") and blank.any():
+        if missing not in ("drop", "unobserved") and blank.any():
             came = f"{int(blank.sum())} in {int(blank.any((1, 2)).sum())} of {len(pixels)} images"
             fix = [Option("missing", "drop"), ("fill them first with ", Command("impute"))]
             raise InputError("no blank pixels", came, images.where, fix)
@@ -187,7 +187,13 @@ class ImageCodec(Codec):
         states, observed = self._states(pixels[kept], blank[kept]), self._observed(blank[kept])
         return Encoded(states, observed, torch.from_numpy(kept), int(unseen.sum()), int(dropped.sum()))
 
-    def decode(self, states: States) -> Images:
+    def decode(
+        self,
+        states: States,
+        generator: torch.Generator | None = None,
+        allowed: Mapping[int, Any] | None = None,
+        first: int = 0,
+    ) -> Images:
         """States ``(N, D)`` to grey values ``(N, H, W)``: black, white and even steps between.
 
         Raises:
@@ -196,7 +202,7 @@ class ImageCodec(Codec):
         values = self.space.check(states, "states").reshape(-1, *self.shape).numpy(force=True)
         return Images(np.array(self.greys, dtype=self.dtype)[values], "states", top=self.top)
 
-    def fill(self, data: Any, rows: Encoded, states: States, draws: int | None) -> Images:
+    def fill(self, data: Any, rows: Encoded, states: States, draws: int | None, **choices: Any) -> Images:
         """Images with their blank pixels filled; of several draws, each image's copies are side by side in a grid."""
         images = self.accept(data)
         copies, kept = len(states), rows.kept.numpy()

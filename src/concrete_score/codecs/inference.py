@@ -1,19 +1,48 @@
-"""From a table to the kinds of its columns: how it is to be read, what each column can be, and what to do if not."""
+"""From a table to the kinds of its columns: how it is to be read, what each column is, and why.
 
-from collections.abc import Iterable, Mapping
+What a column is, by default:
+
+- one value in every row, or none: *constant*, kept aside;
+- booleans, and text of few values: *categories*;
+- text that is dates or times of one format: *date*;
+- text all of whose cells differ, and whole numbers that count the rows: *identifier*, left aside;
+- text of many values: the frequent ones stay, the rest is *pooled*; where hardly any two are equal it is left aside;
+- whole numbers: *categories* up to `MAX_CODES` different values (codes, small counts), *number* beyond;
+- other numbers: *number*.
+
+An array without column names holds states: its whole numbers are categories as long as they are few enough.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
+from concrete_score.codecs.aside import AsideColumn, Constant, FreeText, Identifier
 from concrete_score.codecs.base import check_choice
 from concrete_score.codecs.cells import Column
-from concrete_score.codecs.columns import NUMBER, Bins, Categories, ColumnKind
+from concrete_score.codecs.columns import BOOLEAN, INTEGER, NUMBER, TEXT, Bins, Categories, Pooled, SiteColumn
+from concrete_score.codecs.dates import Date
+from concrete_score.codecs.numbers import Number
 from concrete_score.data.frame import Frame
-from concrete_score.defaults import MAX_CATEGORIES, MISSING
+from concrete_score.defaults import MAX_CATEGORIES, MAX_CODES, MISSING
 from concrete_score.errors import InputError, Option, Text, check_count, nearest
 
+KINDS = ("category", "number", "date", "text", "identifier", "constant")
+"""What a user may say that a column is."""
+BLANK_SPELLINGS = ("NA", "N/A", "n/a", "#N/A", "nan", "NaN", "NAN", "null", "NULL", "None", "?")
+"""What programs write into a blank cell of a text file."""
+_FEW_TEXTS = 20
+"""Texts of so few values are categories however few rows there are."""
+_ROWS = 20
+"""Rows from which on a column of different values identifies them."""
+_NAMED = re.compile(
+    r"(^|[_\W])(id|uuid|guid|index|idx|rownames|rownum|row|no|nr|number|key)$|^unnamed|ID$", re.IGNORECASE
+)
+"""Names of columns that identify rows, where all their whole numbers differ."""
 _FEW = 3
 """Words in a column of numbers that may mean blank."""
 
@@ -25,10 +54,11 @@ class TableOptions:
     Args:
         columns: the columns to use, in this order; all if empty.
         drop: columns to leave out.
-        bins: how many quantile ranges to cut a numeric column into; or one count for every column that could not be
-            categories otherwise.
-        na: texts that mean a blank cell.
-        max_categories: the most values a column may take.
+        column: what columns are, where it is not to be inferred: ``{"zip": "category"}``; one of `KINDS`.
+        bins: how many quantile ranges to cut a numeric column into, whose values are then the ranges; or one count for
+            all columns of numbers.
+        na: texts that mean a blank cell; by default `BLANK_SPELLINGS` in text files, and none elsewhere.
+        max_categories: the most values a column of categories may take.
         missing: blank cells: ``refuse``, ``drop`` their rows, or make them a ``category``.
 
     >>> TableOptions(bins={"age": 1})
@@ -39,16 +69,23 @@ class TableOptions:
     # Values are checked here, whatever their types: they may come from anyone's Python.
     columns: Any = ()
     drop: Any = ()
+    column: Any = field(default_factory=dict)
     bins: Any = field(default_factory=dict)
-    na: Any = ()
-    max_categories: Any = MAX_CATEGORIES
-    missing: Any = "refuse"
+    na: Any = None
+    max_categories: Any = None
+    missing: Any = MISSING[0]
 
     def __post_init__(self) -> None:
-        check_choice(self.missing, MISSING[:3], "missing")
+        check_choice(self.missing, MISSING[:4], "missing")
         for option in ("columns", "drop", "na"):
-            object.__setattr__(self, option, _texts(getattr(self, option), option))
-        object.__setattr__(self, "max_categories", check_count(self.max_categories, Option("max-categories"), 2))
+            if option != "na" or self.na is not None:
+                object.__setattr__(self, option, _texts(getattr(self, option), option))
+        if self.max_categories is not None:
+            object.__setattr__(self, "max_categories", check_count(self.max_categories, Option("max-categories"), 2))
+        if not isinstance(self.column, Mapping):
+            raise InputError("a mapping such as {'zip': 'category'}", repr(self.column)[:60], Option("column"))
+        for kind in self.column.values():
+            check_choice(kind, KINDS, "column")
         counts = self.bins if isinstance(self.bins, Mapping) else {"": self.bins}
         for name, count in counts.items():
             if not isinstance(count, int | np.integer) or isinstance(count, bool):
@@ -64,19 +101,230 @@ class TableOptions:
             InputError: a named column is not in the table.
         """
         columns, drop = ([_column(key, frame, name) for key in getattr(self, name)] for name in ("columns", "drop"))
-        for key in self.bins if isinstance(self.bins, Mapping) else ():
-            _column(key, frame, "bins")
+        for option in ("bins", "column"):
+            for key in getattr(self, option) if isinstance(getattr(self, option), Mapping) else ():
+                _column(key, frame, option)
         names = [name for name in dict.fromkeys(columns or frame.names) if name not in drop]
+        if not names:
+            raise InputError("at least one column", "none", where=frame.where)
         return Frame(frame.table.select(names), frame.form, frame.where, frame.named)
 
-    def bins_of(self, columns: Mapping[str, Column], frame: Frame) -> dict[str, int]:
-        """How many ranges each of the columns is cut into; those that were left out are not among them."""
-        if not isinstance(self.bins, Mapping):
-            return {name: self.bins for name, column in columns.items() if self._cannot_be_categories(column)}
-        return {name: count for key, count in self.bins.items() if (name := _name(key, frame)) in columns}
+    def blanks(self, frame: Frame) -> tuple[str, ...]:
+        """The texts that mean a blank cell of this table."""
+        return tuple(self.na) if self.na is not None else () if frame.typed else BLANK_SPELLINGS
 
-    def _cannot_be_categories(self, column: Column) -> bool:
-        return column.kind == NUMBER or (column.numeric and len(column.known) > self.max_categories)
+    def asked(self, name: str, frame: Frame) -> str | None:
+        """What a column was said to be."""
+        return next((kind for key, kind in self.column.items() if _name(key, frame) == name), None)
+
+    def bins_of(self, name: str, frame: Frame) -> int | None:
+        """Into how many ranges a column is to be cut whose values are the ranges."""
+        if isinstance(self.bins, Mapping):
+            return next((count for key, count in self.bins.items() if _name(key, frame) == name), None)
+        return int(self.bins)
+
+
+class Inferred(NamedTuple):
+    """The kinds of a table's columns, and why each is what it is, by name."""
+
+    columns: tuple[SiteColumn, ...]
+    aside: tuple[AsideColumn, ...]
+    why: tuple[tuple[str, str], ...]
+
+
+class Judged(NamedTuple):
+    """What one column is, and why."""
+
+    kind: SiteColumn | AsideColumn
+    why: str
+
+
+def infer_columns(frame: Frame, options: TableOptions) -> Inferred:
+    """The kind of every column of a table.
+
+    Raises:
+        InputError: blank cells that may be neither; columns that cannot be what they were said to be, all in one
+            message; or no column of two values or more.
+    """
+    na = options.blanks(frame)
+    columns = [Column(series, na, frame.typed) for series in frame.table]
+    if all(column.blanks == len(frame) for column in columns):
+        raise InputError("a table with values", "blank cells alone", where=frame.where, fix="give rows with values")
+    faults: list[tuple[str, str, Option]] = []
+    found: list[Judged] = []
+    for at, column in enumerate(columns):
+        try:
+            found.append(_judge(column, at, frame, options))
+        except _Fault as fault:
+            faults.append((column.name, fault.reason, fault.option))
+    if faults:
+        came = ", ".join(f"{name!r} ({reason})" for name, reason, _ in faults)
+        fixes = {repr(option): option for _, _, option in faults}
+        raise InputError("columns that are what they were said to be", came, frame.where, [tuple(fixes.values())])
+    sites = tuple(each.kind for each in found if isinstance(each.kind, SiteColumn))
+    if not sites:
+        fix = "give a table whose columns depend on one another"
+        raise InputError("a column with two values or more", "none", frame.where, fix)
+    if options.missing == "refuse":
+        fix_blanks: list[Text] = [Option("missing", "drop"), Option("missing", "category")]
+        refuse_blanks(
+            frame, {c.name: c.blanks for c, each in zip(columns, found, strict=True) if each.kind in sites}, fix_blanks
+        )
+    aside = tuple(each.kind for each in found if isinstance(each.kind, AsideColumn))
+    return Inferred(sites, aside, tuple((c.name, each.why) for c, each in zip(columns, found, strict=True)))
+
+
+def refuse_blanks(frame: Frame, counts: Mapping[str, int], fix: list[Text]) -> None:
+    """Refuse blank cells, with how many there are and in which columns."""
+    if any(counts.values()):
+        raise InputError("no blank cells (empty, NaN, None or null)", _listed(counts), where=frame.where, fix=fix)
+
+
+class _Fault(Exception):
+    """A column cannot be what it was said to be."""
+
+    def __init__(self, reason: str, option: Option) -> None:
+        self.reason, self.option = reason, option
+
+
+def _judge(column: Column, at: int, frame: Frame, options: TableOptions) -> Judged:
+    """What a column is: as it was said, or else as its cells suggest."""
+    asked, count = options.asked(column.name, frame), options.bins_of(column.name, frame)
+    blank = options.missing == "category" and column.blanks > 0
+    if asked is not None:
+        return Judged(_AS[asked](column, at, blank, options), "as asked for")
+    if isinstance(options.bins, Mapping) and count is not None:
+        if not column.numeric:
+            raise _Fault(*_not_numbers(column))
+        return Judged(_binned(column, count, blank, frame), f"cut into {count} ranges, as asked for")
+    if not len(column.known):
+        return Judged(Constant(column.name, at, None), "blank in every row: left aside")
+    if len(column.known) == 1 and not (column.blanks and options.missing != "drop"):
+        return Judged(_constant(column, at), "one value in every row: kept aside, and given back")
+    if len(column.known) == 1:
+        return Judged(_category(column, True), "one value or blank: a blank counts as a value")
+    return _inferred(column, at, blank, frame, options)
+
+
+def _inferred(column: Column, at: int, blank: bool, frame: Frame, options: TableOptions) -> Judged:
+    values, rows = len(column.known), len(frame) - column.blanks
+    distinct = values == rows and rows >= _ROWS and not blank and frame.named
+    most = options.max_categories or MAX_CATEGORIES
+    if column.kind == BOOLEAN:
+        return Judged(_category(column, blank), "true or false")
+    if column.kind == TEXT:
+        if (date := Date.of(column, blank=blank)) is not None:
+            return Judged(date, f"{date.what}s written {date.form}")
+        return _text(column, at, blank, distinct, most)
+    codes = options.max_categories or (MAX_CODES if frame.named else MAX_CATEGORIES)
+    if column.kind == INTEGER and distinct and _counts_rows(column):
+        return Judged(Identifier.of(column, at), "whole numbers that tell the rows apart: left aside")
+    count = None if isinstance(options.bins, Mapping) else options.bins_of(column.name, frame)
+    if column.kind == INTEGER and values <= codes:
+        return Judged(_category(column, blank), f"{values} whole numbers, few enough to be categories")
+    if count is not None:
+        return Judged(_binned(column, count, blank, frame), f"cut into {count} ranges, as asked for")
+    kind = "whole numbers" if column.kind == INTEGER else "numbers"
+    return Judged(Number.of(column, blank=blank), f"{values:,} different {kind}")
+
+
+def _text(column: Column, at: int, blank: bool, distinct: bool, most: int) -> Judged:
+    values, rows = len(column.known), int(column.counts.sum())
+    if distinct:
+        return Judged(Identifier.of(column, at), "every row has another text: left aside")
+    if values <= _FEW_TEXTS or values <= min(most, rows // 5):
+        return Judged(_category(column, blank), f"{values} texts")
+    pooled = Pooled.of(column, most, max(5, rows // 1000), blank)
+    if not pooled.values:
+        return Judged(FreeText.of(column, at), f"{values:,} texts, none of them frequent: left aside, drawn back")
+    why = f"{values:,} texts: the {len(pooled.values)} frequent ones stay, the rest is pooled and drawn back"
+    return Judged(pooled, why)
+
+
+def _counts_rows(column: Column) -> bool:
+    """Whether different whole numbers number the rows, or are called so."""
+    if column.whole is None:
+        return False
+    low, high = int(column.whole.min()), int(column.whole.max())
+    return high - low == len(column) - 1 or _NAMED.search(column.name) is not None
+
+
+def _category(column: Column, blank: bool) -> Categories:
+    """Categories, with the probability that the values seen once say belongs to values not seen."""
+    once = int((column.counts == 1).sum())
+    reserve = 0.0 if column.kind == BOOLEAN else min(once / max(1, int(column.counts.sum())), 0.5)
+    if column.kind == NUMBER:
+        texts = tuple(sorted(map(str, column.known.to_list())))
+        return Categories(column.name, TEXT, texts, blank, reserve)
+    return Categories(column.name, column.kind, column.values, blank, reserve)
+
+
+def _constant(column: Column, at: int) -> Constant:
+    if column.whole is not None:
+        return Constant(column.name, at, int(column.whole[0]))
+    return Constant(column.name, at, column.known[0])
+
+
+def _binned(column: Column, count: int, blank: bool, frame: Frame) -> Bins:
+    return Bins.fit(column, count, blank, f"{frame.where}: column {column.name!r}")
+
+
+def _as_category(column: Column, at: int, blank: bool, options: TableOptions) -> SiteColumn | AsideColumn:
+    if len(column.known) > 2**16:
+        raise _Fault(f"{len(column.known):,} values, too many for categories", Option("column", {column.name: "text"}))
+    return _category(column, blank) if len(column.known) > 1 or blank else _constant(column, at)
+
+
+def _as_number(column: Column, at: int, blank: bool, options: TableOptions) -> SiteColumn:
+    if not column.numeric or len(column.known) < 2:
+        raise _Fault(*_not_numbers(column))
+    return Number.of(column, blank=blank)
+
+
+def _as_date(column: Column, at: int, blank: bool, options: TableOptions) -> SiteColumn:
+    found = Date.of(column, blank=blank)
+    if found is None:
+        raise _Fault("not dates of one known format", Option("column", {column.name: "text"}))
+    return found
+
+
+def _as_text(column: Column, at: int, blank: bool, options: TableOptions) -> SiteColumn | AsideColumn:
+    rows = int(column.counts.sum())
+    pooled = Pooled.of(column, options.max_categories or MAX_CATEGORIES, max(5, rows // 1000), blank)
+    if pooled.values and pooled.pool:
+        return pooled
+    return FreeText.of(column, at) if not pooled.values else _category(column, blank)
+
+
+_AS: Mapping[str, Any] = {
+    "category": _as_category,
+    "number": _as_number,
+    "date": _as_date,
+    "text": _as_text,
+    "identifier": lambda column, at, blank, options: Identifier.of(column, at),
+    "constant": lambda column, at, blank, options: _same(column, at),
+}
+
+
+def _same(column: Column, at: int) -> Constant:
+    if len(column.known) != 1:
+        raise _Fault(f"{len(column.known):,} values, so no constant", Option("drop", [column.name]))
+    return _constant(column, at)
+
+
+def _not_numbers(column: Column) -> tuple[str, Option]:
+    """Why a column is not numbers: it is text, or numbers but for a word or two that could be declared blank."""
+    words = [str(value) for value in column.distinct if not _is_number(str(value))]
+    if not 1 <= len(words) <= _FEW < len(column.distinct):
+        return "not numbers", Option("drop", [column.name])
+    return f"numbers but for {', '.join(map(repr, words))}", Option("na", words)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
 
 
 def _texts(values: Any, option: str) -> tuple[Any, ...]:
@@ -104,102 +352,9 @@ def _column(key: Any, frame: Frame, option: str) -> str:
     return name
 
 
-def infer_columns(frame: Frame, options: TableOptions) -> tuple[ColumnKind, ...]:
-    """The kind of every column of a table.
-
-    Raises:
-        InputError: blank cells that are neither to be dropped nor a category; columns that cannot be categories, all
-            in one message.
-    """
-    columns = {series.name: Column(series, options.na, frame.typed) for series in frame.table}
-    bins = options.bins_of(columns, frame)
-    _refuse_columns(frame, columns, bins, options)
-    found: list[ColumnKind] = []
-    for name, column in columns.items():
-        blank = options.missing == "category" and column.blanks > 0
-        if name in bins:
-            found.append(Bins.fit(column, bins[name], blank, f"{frame.where}: column {name!r}"))
-        else:
-            found.append(Categories(name, column.kind, column.values, blank))
-    return tuple(found)
-
-
-def refuse_blanks(frame: Frame, counts: Mapping[str, int], fix: list[Text]) -> None:
-    """Refuse blank cells, with how many there are and in which columns."""
-    if any(counts.values()):
-        raise InputError("no blank cells (empty, NaN, None or null)", _listed(counts), where=frame.where, fix=fix)
-
-
 def _listed(counts: Mapping[str, int]) -> str:
     """How many blank cells there are, and in which columns most."""
     worst = sorted(counts.items(), key=lambda item: -item[1])
     named = [f"{name!r}: {count}" for name, count in worst if count]
     more = f" and {len(named) - 5} more columns" if len(named) > 5 else ""
     return f"{sum(counts.values())} ({', '.join(named[:5])}{more})"
-
-
-def _refuse_columns(
-    frame: Frame, columns: Mapping[str, Column], bins: Mapping[str, int], options: TableOptions
-) -> None:
-    """Refuse a table that cannot be a product of categories, with all its faults in one message."""
-    if len(columns) < 2:
-        came = f"one, {next(iter(columns))!r}" if columns else "none"
-        raise InputError("two columns or more", came, where=frame.where, fix=_separator_hint(frame))
-    if all(column.blanks == len(frame) for column in columns.values()):
-        raise InputError("a table with values", "blank cells alone", where=frame.where, fix="give rows with values")
-    found = [(name, fault) for name, column in columns.items() if (fault := _fault(column, frame, bins, options))]
-    left_out = {name for name, (_, option) in found if option.name == "drop"}
-    kept = {name: column for name, column in columns.items() if name not in left_out}
-    counts = {name: column.blanks for name, column in kept.items()} if options.missing == "refuse" else {}
-    if not found:
-        refuse_blanks(frame, counts, [Option("missing", "drop"), Option("missing", "category")])
-        return
-    faults = ", ".join(f"{name!r} ({reason})" for name, (reason, _) in found)
-    options_that_help = {repr(option): option for _, (_, option) in found}
-    if any(counts.values()):
-        faults += f", and blank cells (empty, NaN, None or null): {_listed(counts)}"
-        options_that_help["missing"] = Option("missing", "drop")
-    raise InputError(
-        f"columns of 2 to {options.max_categories} categories",
-        faults,
-        where=frame.where,
-        fix=[tuple(options_that_help.values()), ("choose other columns with ", Option("columns"))],
-    )
-
-
-def _fault(column: Column, frame: Frame, bins: Mapping[str, int], options: TableOptions) -> tuple[str, Option] | None:
-    drop, cut = Option("drop", [column.name]), Option("bins", {column.name: 10})
-    if column.blanks == len(frame):
-        return "blank in every row", drop
-    if column.name in bins:
-        return None if column.numeric else _not_numbers(column, drop)
-    if column.kind == NUMBER:
-        return "non-integer numbers", cut
-    if len(column.known) > options.max_categories:
-        return f"{len(column.known)} values", cut if column.numeric else drop
-    if len(column.values) + (column.blanks > 0 and options.missing == "category") < 2:
-        return "one value in every row", drop
-    return None
-
-
-def _not_numbers(column: Column, drop: Option) -> tuple[str, Option]:
-    """Why a column cannot be cut: it is text, or numbers but for a word or two that could be declared blank."""
-    words = [str(value) for value in column.distinct if not _is_number(str(value))]
-    if not 1 <= len(words) <= _FEW < len(column.distinct):
-        return "not numbers, so no bins", drop
-    return f"numbers but for {', '.join(map(repr, words))}", Option("na", words)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return isfinite(float(text))
-    except ValueError:
-        return False
-
-
-def _separator_hint(frame: Frame) -> str:
-    name = frame.names[0].strip() if len(frame.names) == 1 else ""
-    for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars"), (" ", "spaces")):
-        if mark in name:
-            return f"its cells seem separated by {word}: separate them by commas"
-    return "give a table whose columns depend on one another"

@@ -1,7 +1,7 @@
-"""Tables: one site a column, categories or ranges of numbers."""
+"""Tables: one site a column of categories, numbers or dates; constants and identifiers are kept aside."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from inspect import signature
 from typing import Any
@@ -22,21 +22,23 @@ from concrete_score.codecs.base import (
     refuse_other_kind,
 )
 from concrete_score.codecs.cells import Column
-from concrete_score.codecs.columns import BLANK, INTEGER, Categories, ColumnKind, column_from_json
+from concrete_score.codecs.aside import AsideColumn, aside_from_json
+from concrete_score.codecs.columns import BLANK, INTEGER, Allowed, Categories, SiteColumn, column_from_json
 from concrete_score.codecs.columns import UNKNOWN as UNSEEN
 from concrete_score.codecs.inference import TableOptions, infer_columns, refuse_blanks
 from concrete_score.data.frame import ARRAYS, DRAW, Array, Form, Frame, as_frame
-from concrete_score.defaults import MISSING, UNKNOWN
+from concrete_score.defaults import FILLS, MISSING, UNKNOWN
 from concrete_score.errors import Command, InputError, Option, Part, Text, nearest
 from concrete_score.protocols import Encoded
+from concrete_score.randomness import random_numbers
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
 from concrete_score.training.choice import Choice, choose
 
 LARGEST = 2**16
 """The most values a column of whole numbers in an untrusted ``run.json`` may take."""
-BLANK_ELSEWHERE = frozenset({"NA", "N/A", "n/a", "#N/A", "nan", "NaN", "NAN", "null", "NULL", "None", "?"})
-"""What other programs write into a blank cell."""
+_SAID = {INTEGER: "category", "number": "number", "date": "date", "pooled": "text"}
+"""What to say that a column of a kind is."""
 _SHOWN = 5
 _BLOCK = 2**18
 """Cells transposed at a time."""
@@ -55,10 +57,16 @@ class TableCodec(Codec):
     [('no', 41)]
     """
 
-    columns: tuple[ColumnKind, ...]
+    columns: tuple[SiteColumn, ...]
     form: Form
     na: tuple[str, ...] = ()
     named: bool = True
+    aside: tuple[AsideColumn, ...] = ()
+    """Columns without a site."""
+    why: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    """Of each column of the table why it is what it is."""
+    rows: int = 0
+    """Rows that the columns were inferred from."""
     kind = "table"
     noun = "rows"
 
@@ -76,7 +84,8 @@ class TableCodec(Codec):
         """
         options = options or TableOptions()
         frame = options.chosen(cls.accept(data))
-        return cls(infer_columns(frame, options), frame.form, tuple(options.na), frame.named)
+        found = infer_columns(frame, options)
+        return cls(found.columns, frame.form, options.blanks(frame), frame.named, found.aside, found.why, len(frame))
 
     @classmethod
     def infer(cls, data: Any, options: Mapping[str, Any]) -> "TableCodec":
@@ -120,36 +129,71 @@ class TableCodec(Codec):
         states: list[Array] = []
         absent: dict[int, Array] = {}
         unseen: dict[int, Array] = {}
+        inside = np.zeros(len(frame))
         for d, (column, series) in enumerate(zip(self.columns, frame.table, strict=True)):
-            cells = column.encode(Column(series, self.na, frame.typed))
-            if cells.min() < 0:
-                absent |= {d: cells == BLANK} if (cells == BLANK).any() else {}
-                unseen |= {d: cells == UNSEEN} if (cells == UNSEEN).any() else {}
-                cells = np.where(cells < 0, 0, cells)
-            states.append(cells)
+            cells = Column(series, self.na, frame.typed)
+            codes = column.encode(cells)
+            inside += _log_inside(column, cells, codes, self.rows)
+            if codes.min() < 0:
+                absent |= {d: codes == BLANK} if (codes == BLANK).any() else {}
+                unseen |= {d: codes == UNSEEN} if (codes == UNSEEN).any() else {}
+                codes = np.where(codes < 0, 0, codes)
+            states.append(codes)
         if unseen and unknown == "refuse":
             self._refuse_unknown(frame, unseen)
         if absent and missing in ("refuse", "category"):
             fix: list[Text] = [Option("missing", "drop"), ("fill them first with ", Command("impute"))]
             refuse_blanks(frame, {self.names[d]: int(mask.sum()) for d, mask in absent.items()}, fix)
-        return self._kept(frame, states, absent, unseen, missing)
+        dropped = absent if missing == "drop" else {}
+        hidden = {d: absent.get(d, False) | unseen.get(d, False) for d in {*absent, *unseen}}
+        found = self._kept(frame, states, hidden, dropped, unseen if unknown == "skip" else {})
+        flags = _flags(unseen, found.kept, len(self.columns)) if unknown == "reserve" else None
+        return found._replace(log_inside=torch.from_numpy(inside)[found.kept] if inside.any() else None, unseen=flags)
 
-    def decode(self, states: States) -> Frame:
+    def decode(
+        self,
+        states: States,
+        generator: torch.Generator | None = None,
+        allowed: Mapping[int, Allowed] | None = None,
+        first: int = 0,
+    ) -> Frame:
         """States ``(N, D)`` to a table of the form that came in; `Frame.native` gives the object.
+
+        Args:
+            states: what to decode.
+            generator: draws the numbers inside their ranges, and the like; without it they are the middle ones.
+            allowed: of some sites, which numbers a condition allows.
+            first: the number of the first row, where these are part of a longer table: identifiers go on.
 
         Raises:
             InputError: not states of this space.
         """
         cells = self.space.check(states, "states").reshape(-1, len(self.columns)).numpy(force=True)
-        series = [column.decode(cells[:, d]) for d, column in enumerate(self.columns)]
+        rng = None if generator is None else random_numbers(generator)
+        within = allowed or {}
+        series = [column.decode(cells[:, d], rng, within.get(d)) for d, column in enumerate(self.columns)]
+        for each in sorted(self.aside, key=lambda each: each.at):
+            series.insert(each.at, each.cells(len(cells), first, rng))
         return Frame(pl.DataFrame(series), self.form, "states", self.named)
 
-    def fill(self, data: Any, rows: Encoded, states: States, draws: int | None) -> Frame:
+    def fill(
+        self,
+        data: Any,
+        rows: Encoded,
+        states: States,
+        draws: int | None,
+        *,
+        generator: torch.Generator | None = None,
+        probs: Mapping[int, Array] | None = None,
+        how: str = FILLS[0],
+    ) -> Frame:
         """The table with its blanks filled; values are spelled as the table itself spells them.
+
+        Values never seen in training stay as they are.
 
         >>> table = pl.DataFrame({"smoke": ["no", None], "age": [30, 41], "note": ["a", "b"]})
         >>> codec = TableCodec.fit(pl.DataFrame({"smoke": ["no", "yes"], "age": [30, 41]}))
-        >>> codec.fill(table, codec.encode(table, missing="keep"), torch.tensor([[[0, 0], [1, 1]]]), None).rows()
+        >>> codec.fill(table, codec.encode(table, missing="unobserved"), torch.tensor([[[0, 0], [1, 1]]]), None).rows()
         [('no', 30, 'a'), ('yes', 41, 'b')]
         """
         frame, times = self.accept(data), draws or 1
@@ -157,12 +201,18 @@ class TableCodec(Codec):
         if counted and DRAW in frame.names:
             fix = ("rename it, or leave out ", Option("draws"))
             raise InputError(f"a table without a column {DRAW!r}", "one that has it", frame.where, fix)
-        order = self._names_in(frame)
+        check_choice(how, FILLS, "fill")
+        order, kept_aside = self._names_in(frame), {each.name: each for each in self.aside}
+        rng = None if generator is None else random_numbers(generator)
         completed = []
         for series in frame.table:
             at = np.tile(np.arange(len(series)), (times, 1))
             if series.name in order:
-                series, at = self._completed(series, order.index(series.name), at, rows, states)
+                site = order.index(series.name)
+                filled = _Filling(rows, states, site, rng, None if probs is None else probs.get(site), how)
+                series, at = self._completed(series, at, filled)
+            elif series.name in kept_aside:
+                series = kept_aside[series.name].fill(series)
             completed.append(series.gather(pl.Series(at.reshape(-1))))
         if counted:
             completed.insert(0, pl.Series(DRAW, np.repeat(np.arange(times), len(frame))))
@@ -172,8 +222,16 @@ class TableCodec(Codec):
         """As they stand in the table; a blank is None."""
         return self.columns[site].natives
 
+    def same_reading(self, other: Codec) -> bool:
+        """Whether another codec has the same columns, whatever the reasons."""
+        return self == other
+
+    def log_sizes(self, site: int) -> Array | None:
+        """Of numbers and dates, how many grid points of the training range each range has."""
+        return self.columns[site].log_sizes
+
     def site_kind(self, site: int) -> str:
-        """Text, integer, boolean or bins."""
+        """Text, integer, boolean, number, date, pooled or bins."""
         return self.columns[site].kind
 
     def labels(self, site: int) -> tuple[str, ...]:
@@ -185,15 +243,9 @@ class TableCodec(Codec):
         return self.columns[site].place(text)
 
     def notes(self) -> list[tuple[Part, ...]]:
-        """Texts by which other programs mean a blank cell; here they are values like any other, unless declared."""
-        found: dict[str, list[str]] = {}
-        for column in self.columns:
-            for text in BLANK_ELSEWHERE.intersection(column.labels):
-                found.setdefault(text, []).append(repr(column.name))
-        return [
-            (f"{text!r} counts as a value of {_some(names)}; if it means blank, add ", Option("na", [text]))
-            for text, names in sorted(found.items())
-        ]
+        """What each column was taken for, and why, those left aside first."""
+        names = {each.name for each in self.aside}
+        return [(f"column {name!r}: {why}",) for name, why in self.why if name in names]
 
     def fill_notes(self) -> list[str]:
         """Columns in which a blank was a value."""
@@ -235,21 +287,44 @@ class TableCodec(Codec):
         bins: dict[str, int] = {}
         for column in self.columns:
             bins |= column.parameters().get("bins", {})
-        most = max(TableOptions.max_categories, *self.space.sizes)
-        return {"bins": bins or None, "na": list(self.na) or None, "max_categories": most}
+        return {"bins": bins or None, "na": list(self.na), "column": self._asked or None}
+
+    @property
+    def _asked(self) -> dict[str, str]:
+        """What to say that columns are, for the same kinds to be inferred again from other rows."""
+        kinds = {column.name: _SAID[column.kind] for column in self.columns if column.kind in _SAID}
+        return kinds | {each.name: each.kind for each in self.aside}
 
     def schema(self) -> dict[str, Any]:
         """One entry a column."""
+        why = dict(self.why)
         columns = [{"name": c.name, "kind": c.kind, "size": c.size, "values": list(c.labels)} for c in self.columns]
-        return {"columns": columns}
+        aside = [{"name": each.name, "kind": each.kind} for each in self.aside]
+        found = {"columns": [{**column, "why": why.get(str(column["name"]))} for column in columns]}
+        return {**found, "aside": [{**each, "why": why.get(each["name"])} for each in aside]}
 
     def schema_table(self) -> tuple[str, Sequence[str], Sequence[Sequence[Any]]]:
         """One line a column."""
         return (
             "Columns:",
-            ["column", "kind", "size", "values"],
-            [(column.name, column.kind, column.size, _few(column.labels)) for column in self.columns],
+            ["column", "kind", "size", "values", "why"],
+            [self._line(name) for name in self._table_names],
         )
+
+    def _line(self, name: str) -> tuple[Any, ...]:
+        why = dict(self.why).get(name, "")
+        if name not in self.names:
+            return name, next(each.kind for each in self.aside if each.name == name), "", "", why
+        column = self.columns[self.names.index(name)]
+        return name, column.kind, column.size, _few(column.labels), why
+
+    @property
+    def _table_names(self) -> list[str]:
+        """All columns in the order of the table."""
+        names = list(self.names)
+        for each in sorted(self.aside, key=lambda each: each.at):
+            names.insert(each.at, each.name)
+        return names
 
     def to_json(self) -> dict[str, Any]:
         """Plain values from which `from_json` builds an equal codec."""
@@ -259,6 +334,9 @@ class TableCodec(Codec):
             "na": list(self.na),
             "named": self.named,
             "columns": [column.to_json() for column in self.columns],
+            "aside": [each.to_json() for each in self.aside],
+            "why": [list(each) for each in self.why],
+            "rows": self.rows,
         }
 
     @classmethod
@@ -280,9 +358,20 @@ class TableCodec(Codec):
         if not isinstance(columns, list) or not columns:
             raise InputError("a list of columns", repr(columns)[:60], where=f"{where}.columns")
         found = tuple(column_from_json(each, f"{where}.columns[{d}]") for d, each in enumerate(columns))
-        if len({column.name for column in found}) < len(found):
+        aside, why, rows = value.get("aside", []), value.get("why", []), value.get("rows", 0)
+        if not isinstance(aside, list):
+            raise InputError("a list of columns", repr(aside)[:60], where=f"{where}.aside")
+        others = tuple(aside_from_json(each, f"{where}.aside[{d}]") for d, each in enumerate(aside))
+        names = [column.name for column in (*found, *others)]
+        if len(set(names)) < len(names):
             raise InputError("a different name for every column", "the same name twice", where=f"{where}.columns")
-        return cls(found, form, tuple(na), bool(value.get("named", True)))
+        pairs = isinstance(why, list) and all(isinstance(each, list) and len(each) == 2 for each in why)
+        if not pairs or not all(isinstance(text, str) for each in why for text in each):
+            raise InputError("a list of names and reasons", repr(why)[:60], where=f"{where}.why")
+        if type(rows) is not int or not 0 <= rows < 2**62:
+            raise InputError("a number of rows", repr(rows)[:60], where=f"{where}.rows")
+        reasons = tuple((name, reason) for name, reason in why)
+        return cls(found, form, tuple(na), bool(value.get("named", True)), others, reasons, rows)
 
     def _names_in(self, frame: Frame) -> tuple[str, ...]:
         """The table's names of the codec's columns; by place where the table has no names."""
@@ -304,40 +393,41 @@ class TableCodec(Codec):
         frame: Frame,
         states: Sequence[Array],
         absent: Mapping[int, Array],
-        unseen: Mapping[int, Array],
-        missing: str,
+        dropped: Mapping[int, Array],
+        skipped: Mapping[int, Array],
     ) -> Encoded:
-        """The rows that may stay, as states."""
-        skipped = _any_row(unseen, len(frame))
-        dropped = _any_row(absent if missing == "drop" else {}, len(frame)) & ~skipped
-        kept = kept_rows(skipped, dropped, frame.where, self.noun)
+        """The rows that may stay, as states; ``absent`` cells are not observed."""
+        unknown = _any_row(skipped, len(frame))
+        blank = _any_row(dropped, len(frame)) & ~unknown
+        kept = kept_rows(unknown, blank, frame.where, self.noun)
         whole = len(kept) == len(frame)
         chosen = states if whole else [cells[kept] for cells in states]
         observed = all_observed(len(kept), len(self.columns))
-        if absent and missing == "keep":
-            observed = torch.ones((len(kept), len(self.columns)), dtype=torch.bool)
-            for d, mask in absent.items():
-                observed[:, d] = torch.from_numpy(~mask[kept])
+        if any(mask[kept].any() for mask in absent.values()):
+            observed = ~_flags(absent, torch.from_numpy(kept), len(self.columns))
         stored = torch.from_numpy(_rows(chosen, _storage(self.space)))
-        return Encoded(stored, observed, torch.from_numpy(kept), int(skipped.sum()), int(dropped.sum()))
+        return Encoded(stored, observed, torch.from_numpy(kept), int(unknown.sum()), int(blank.sum()))
 
-    def _completed(
-        self, cells: pl.Series, site: int, at: Array, rows: Encoded, states: States
-    ) -> tuple[pl.Series, Array]:
+    def _completed(self, cells: pl.Series, at: Array, filling: "_Filling") -> tuple[pl.Series, Array]:
         """Cells with further values below them, and where in there each cell of the copies lies ``(M, N)``."""
-        column, known = self.columns[site], rows.observed[:, site].numpy()
-        if known.all():
+        column, blank = self.columns[filling.site], filling.blank
+        if not blank.any():
             return cells, at
-        kept, filled = rows.kept.numpy(), states[:, :, site].numpy(force=True)[:, ~known]
+        kept, filled = filling.rows.kept.numpy(), filling.values[:, blank]
+        if column.lossy:
+            more = None if filling.probs is None else column.summary(filling.probs, filling.how)
+            more = column.decode(filled.reshape(-1), filling.rng) if more is None else more
+            at[:, kept[blank]] = (np.arange(filled.size) % len(more)).reshape(filled.shape) + len(cells)
+            return _below(cells, more), at
+        # As the table itself spells a value, so it is filled in: 1.0 beside 1.0, True beside True.
         pool = np.full(column.size, -1)
-        if not column.lossy:
-            # As the table itself spells a value, so it is filled in: 1.0 beside 1.0, True beside True.
-            values, first = np.unique(rows.states[:, site].numpy()[known], return_index=True)
-            pool[values] = kept[known][first]
+        known = filling.rows.observed[:, filling.site].numpy()
+        values, first = np.unique(filling.rows.states[:, filling.site].numpy()[known], return_index=True)
+        pool[values] = kept[known][first]
         used = np.unique(filled)
         new = used[pool[used] < 0]
         pool[new] = np.arange(len(new)) + len(cells)
-        at[:, kept[~known]] = pool[filled]
+        at[:, kept[blank]] = pool[filled]
         return (_below(cells, column.decode(new)) if len(new) else cells), at
 
     def _refuse_unknown(self, frame: Frame, unseen: Mapping[int, Array]) -> None:
@@ -369,6 +459,32 @@ class IntegersCodec(TableCodec):
         return TableCodec(columns, Form("npy", "<i8"), named=False)
 
 
+@dataclass(frozen=True, eq=False)
+class _Filling:
+    """What fills the blanks of one column."""
+
+    rows: Encoded
+    states: States
+    site: int
+    rng: np.random.Generator | None
+    probs: Array | None
+    """Log-probabilities of the blanks ``(B, V)``, by row."""
+    how: str
+
+    @property
+    def values(self) -> Array:
+        """The site's values of the completed rows ``(M, N')``."""
+        found: Array = self.states[:, :, self.site].numpy(force=True)
+        return found
+
+    @property
+    def blank(self) -> Array:
+        """Which rows are to be filled here ``(N',)``."""
+        observed = self.rows.observed[:, self.site]
+        found: Array = (~observed if self.rows.unseen is None else ~observed & ~self.rows.unseen[:, self.site]).numpy()
+        return found
+
+
 def _below(cells: pl.Series, more: pl.Series) -> pl.Series:
     """Both below one another in the cells' own type, or as text where that cannot hold the others."""
     try:
@@ -394,6 +510,21 @@ def _rows(columns: Sequence[Array], kind: Any) -> Array:
             piece[d, : end - start] = cells[start:end]
         rows[start:end] = piece[:, : end - start].T
     return rows
+
+
+def _log_inside(column: SiteColumn, cells: Column, codes: Array, rows: int) -> Array:
+    """``log P(cell | the site's value)`` of each cell, of a value never seen what is reserved for it ``(N,)``."""
+    inside = column.log_inside(cells)
+    seen = np.full(len(codes), column.log_seen) if inside is None else inside + column.log_seen
+    return np.where(codes == UNSEEN, column.log_unseen(rows), np.where(codes == BLANK, 0.0, seen))
+
+
+def _flags(masks: Mapping[int, Array], kept: torch.Tensor, sites: int) -> torch.Tensor:
+    """Cells by site as one table ``(N', D)`` bool."""
+    found = torch.zeros((len(kept), sites), dtype=torch.bool)
+    for d, mask in masks.items():
+        found[:, d] = torch.from_numpy(mask)[kept]
+    return found
 
 
 def _any_row(masks: Mapping[int, Array], rows: int) -> Array:

@@ -1,0 +1,408 @@
+"""Columns of numbers: ordered ranges and atoms on the column's own grid, with a law inside each range.
+
+A number v lies on its column's grid, ``v = k / 10^digits`` for a whole number k. The site's values are *cells*: an atom
+is one grid point that many rows share, a range is an interval without the atoms in it. Together they cover the whole
+line. Inside a cell b a number has the probability ``g_b(v)``, learned from the training values, so that
+
+    log p(v) = log q(b) + log g_b(v)
+
+is a probability on the grid, and columns cut in different ways compare (docs/mathematics.md, "Numbers").
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+
+from concrete_score.codecs.columns import NUMBER, NUMBER_PATTERN, UNKNOWN, Allowed, ColumnCells, SiteColumn, Value
+from concrete_score.codecs.ranges import LIMIT, cut, grid_digits
+from concrete_score.data.frame import Array
+from concrete_score.errors import InputError
+
+
+@dataclass(frozen=True)
+class Number(SiteColumn):
+    """A site whose values are ranges and atoms of a column of numbers, ascending.
+
+    Args:
+        name: the column's.
+        digits: decimals of its grid; -2 is a grid of hundreds.
+        starts: the first grid point of each piece, ascending; the first piece begins at minus `LIMIT`.
+        cells: the site's value that each piece belongs to.
+        weights: each piece's weight within its cell; its grid points are equally probable.
+        span: the least and the largest grid point seen in training.
+        decimal: whether the column is written with decimals even where its numbers are whole.
+        blank: whether a blank is one more value, the last.
+
+    >>> rng = np.random.default_rng(0)
+    >>> column = Number.fit("age", rng.integers(17, 91, 5000))
+    >>> column.labels[:2], column.place("17"), column.size
+    (('17–20', '21–24'), 0, 17)
+    """
+
+    name: str
+    digits: int
+    starts: tuple[int, ...]
+    cells: tuple[int, ...]
+    weights: tuple[float, ...]
+    span: tuple[int, int]
+    decimal: bool = False
+    blank: bool = False
+    kind = NUMBER
+    lossy = True
+    ordered = True
+    kinds: ClassVar[tuple[str, ...]] = (NUMBER,)
+
+    @classmethod
+    def fit(
+        cls,
+        name: str,
+        keys: Array,
+        digits: int = 0,
+        ranges: int | None = None,
+        *,
+        decimal: bool = False,
+        blank: bool = False,
+    ) -> "Number":
+        """The cells of a column whose observed cells are the grid points ``keys`` ``(N,)``."""
+        starts, cells, weights = cut(keys, ranges)
+        pieces = (tuple(each.tolist()) for each in (starts, cells, weights))
+        return cls(name, digits, *pieces, (int(keys.min()), int(keys.max())), decimal, blank)
+
+    @classmethod
+    def of(cls, column: ColumnCells, ranges: int | None = None, blank: bool = False) -> "Number":
+        """The kind of a column of numbers, on the grid found in its cells."""
+        numbers = column.numbers[np.isfinite(column.numbers)]
+        digits = grid_digits(np.unique(numbers))
+        keys = _keys(column, digits)
+        return cls.fit(
+            column.name, keys[~np.isnan(column.numbers)], digits, ranges, decimal=column.decimal, blank=blank
+        )
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], blank: bool, where: str) -> "Number":
+        """From plain values, every one of them checked."""
+        lists = [value.get(each) for each in ("starts", "cells", "weights", "span")]
+        digits, decimal = value.get("digits"), value.get("decimal", False)
+        if type(digits) is not int or abs(digits) > 18 or not isinstance(decimal, bool):
+            raise InputError("a grid of numbers", repr(digits)[:60], where=f"{where}.digits")
+        starts, cells, weights, span = (each if isinstance(each, list) else [] for each in lists)
+        whole = all(type(each) is int and abs(each) <= LIMIT for each in [*starts, *cells, *span])
+        if not whole or not starts or starts[0] != -LIMIT or len(span) != 2 or span[0] > span[1]:
+            raise InputError("whole grid points from the least on", repr(starts)[:60], where=f"{where}.starts")
+        if any(a >= b for a, b in zip(starts, starts[1:], strict=False)) or len(cells) != len(starts):
+            raise InputError("ascending pieces, each of a cell", repr(cells)[:60], where=f"{where}.cells")
+        if set(cells) != set(range(len(set(cells)))):
+            raise InputError("cells numbered from 0", repr(cells)[:60], where=f"{where}.cells")
+        right = len(weights) == len(starts) and all(type(w) in (int, float) and isfinite(w) and w > 0 for w in weights)
+        if not right:
+            raise InputError("a positive weight for each piece", repr(weights)[:60], where=f"{where}.weights")
+        lows = tuple(float(weight) for weight in weights)
+        return cls(value["name"], digits, tuple(starts), tuple(cells), lows, (span[0], span[1]), decimal, blank)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "digits": self.digits,
+            "starts": list(self.starts),
+            "cells": list(self.cells),
+            "weights": list(self.weights),
+            "span": list(self.span),
+            "decimal": self.decimal,
+            "blank": self.blank,
+        }
+
+    @cached_property
+    def size(self) -> int:
+        """How many ranges and atoms there are."""
+        return max(self.cells) + 1 + self.blank
+
+    @cached_property
+    def natives(self) -> tuple[Value | None, ...]:
+        """The cells as text, ``17–22`` or ``40``; a blank is None."""
+        texts = [self._label(a, b) for a, b in zip(*(ends.tolist() for ends in self.extent), strict=True)]
+        texts = [f"{text} ({at})" if text in texts[:at] else text for at, text in enumerate(texts)]
+        empty = np.flatnonzero(self._points == 0)
+        for at in empty:
+            texts[at] = "other values" if len(empty) == 1 else f"other values ({at})"
+        return (*texts, None) if self.blank else tuple(texts)
+
+    def text(self, key: int) -> str:
+        """A grid point as text."""
+        return _spell(key, self.digits)
+
+    def _label(self, low: int, high: int) -> str:
+        """A range as text; a wide one on a fine grid in a few digits."""
+        if low == high:
+            return self.text(low)
+        fine = max(0, len(str(high - low)) - 4) if self.digits > 0 else 0
+        fine = min(fine, self.digits)
+        first, last = (_spell(round(key / 10**fine), self.digits - fine) for key in (low, high))
+        return f"{first} to {last}" if low < 0 else f"{first}–{last}"
+
+    def keys(self, column: ColumnCells) -> Array:
+        """Each cell's grid point ``(N,)``; 0 where it is blank or no number."""
+        return _keys(column, self.digits)
+
+    def lookup(self, values: pl.Series, na: tuple[str, ...]) -> Array:
+        """The cell of each distinct value: a number, or a cell's own label."""
+        named = {label: place for place, label in enumerate(self.natives)}
+        found = np.full(len(values), UNKNOWN)
+        for at, value in enumerate(values.to_list()):
+            key = parse_key(str(value), self.digits)
+            found[at] = named.get(str(value), UNKNOWN) if key is None else self.cell_of(np.array([key]))[0]
+        return self.with_blanks(found, values, na)
+
+    def encode(self, column: ColumnCells) -> Array:
+        """Every cell's value ``(N,)``, UNKNOWN or BLANK where there is none."""
+        numbers = column.numbers
+        if np.isnan(numbers).sum() > column.blanks:  # words among the numbers, or labels of ranges
+            return super().encode(column)
+        found = np.where(np.isinf(numbers), UNKNOWN, self.cell_of(self.keys(column)))
+        return np.where(np.isnan(numbers), self.blank_place, found)
+
+    def log_inside(self, column: ColumnCells) -> Array:
+        """``log g_b(v)`` of each cell's number on the grid ``(N,)``; 0 where there is none."""
+        return np.where(np.isfinite(column.numbers), self.log_points(self.keys(column)), 0.0)
+
+    def decode(self, codes: Array, rng: np.random.Generator | None = None, allowed: Allowed | None = None) -> pl.Series:
+        """Numbers drawn inside the cells ``(N,)``, or each cell's middle where nothing may be random; blanks are null."""
+        known = codes < self.size - self.blank
+        return self.series(self.drawn(np.where(known, codes, 0), rng, allowed), known)
+
+    def drawn(self, cells: Array, rng: np.random.Generator | None, allowed: Allowed | None) -> Array:
+        """A grid point of each cell ``(N,)``: its middle, or one drawn among those allowed."""
+        return self.middles[cells] if rng is None else self._draw(cells, rng, allowed)
+
+    def series(self, keys: Array, known: Array) -> pl.Series:
+        """Grid points as the column's own numbers ``(N,)``; null where not known."""
+        return _series(self.name, keys, self.digits, self.decimal).set(pl.Series(~known), None)
+
+    def log_evidence(self, allowed: Allowed) -> Array:
+        """``log P(condition | cell)`` for the intervals of grid points a condition allows ``(V,)``."""
+        share = self._overlap(allowed).sum(1) / self._width * self._mass
+        total = np.bincount(self._cells, share, minlength=self.size - self.blank)
+        with np.errstate(divide="ignore"):
+            found = np.log(np.minimum(total, 1.0))
+        return np.append(found, -np.inf) if self.blank else found
+
+    def allowed(self, operator: str, values: Sequence[str]) -> Allowed:
+        """The intervals of grid points that a condition allows, both ends included.
+
+        Raises:
+            InputError: a value that is no number.
+        """
+        keys = []
+        for text in values:
+            labels = {label: self._ends_of(cell) for cell, label in enumerate(self.natives) if label is not None}
+            exact = _scaled(text, self.digits)
+            if exact is None and text in labels and operator in ("=", "in"):
+                keys.append(labels[text])
+            elif exact is None:
+                raise InputError(f"a number for {self.name!r}", repr(text))
+            else:
+                low, high = int(np.ceil(exact)), int(np.floor(exact))
+                keys.append((low, high))
+        return intervals(operator, keys)
+
+    @cached_property
+    def middles(self) -> Array:
+        """The grid point nearest to the mean of each cell ``(V,)``."""
+        found = np.empty(max(self.cells) + 1, dtype=np.int64)
+        low, high = np.maximum(self._starts, self.span[0]), np.minimum(self._ends, self.span[1])
+        for cell, mean in enumerate(self.means):
+            piece = np.flatnonzero(self._cells == cell)
+            inside = piece[low[piece] <= high[piece]]
+            piece = inside if len(inside) else piece
+            first, last = (low, high) if len(inside) else (self._starts, self._ends)
+            away = np.maximum(first[piece] - mean, mean - last[piece])
+            best = piece[away.argmin()]
+            found[cell] = int(min(max(round(mean), int(first[best])), int(last[best])))
+        return found
+
+    @cached_property
+    def means(self) -> Array:
+        """The mean of each cell's law, in steps of the grid ``(V,)``."""
+        middle = self._starts.astype(float) + (self._width - 1) / 2
+        return np.bincount(self._cells, self._mass * middle)
+
+    @cached_property
+    def log_sizes(self) -> Array:
+        """Logarithm of how many grid points of the training range lie in each cell ``(V,)``."""
+        found: Array = np.log(np.maximum(self._points, 1.0))
+        return np.append(found, 0.0) if self.blank else found
+
+    @cached_property
+    def _points(self) -> Array:
+        """How many grid points of the training range lie in each cell ``(V,)``."""
+        points = np.minimum(self._ends, self.span[1]) - np.maximum(self._starts, self.span[0]) + 1.0
+        return np.bincount(self._cells, np.maximum(points, 0.0))
+
+    def summary(self, log_probs: Array, how: str) -> pl.Series:
+        """What fills blanks whose cells have these log-probabilities ``(B, V)``: a mean, median or mode on the grid."""
+        keys = self.summary_keys(log_probs, how)
+        return self.series(keys, np.ones(len(keys), dtype=bool))
+
+    def summary_keys(self, log_probs: Array, how: str) -> Array:
+        """The grid points of `summary` ``(B,)``."""
+        probs = np.exp(log_probs[:, : self.size - self.blank])
+        probs /= probs.sum(1, keepdims=True)
+        if how == "mean":
+            keys = np.rint(probs @ self.means).astype(np.int64)
+        elif how == "median":
+            by_piece = np.cumsum(probs[:, self._cells] * self._mass, 1)
+            piece = np.minimum((by_piece < 0.5).sum(1), len(self.starts) - 1)
+            rows = np.arange(len(piece))
+            before = np.where(piece > 0, by_piece[rows, piece - 1], 0.0)
+            inside = (0.5 - before) / np.maximum(by_piece[rows, piece] - before, 1e-300)
+            keys = self._starts[piece] + (inside.clip(0, 1 - 1e-9) * self._width[piece]).astype(np.int64)
+        else:
+            keys = self.middles[(np.log(probs + 1e-300) - self.log_sizes[: probs.shape[1]]).argmax(1)]
+        return keys.clip(*self.span)
+
+    @cached_property
+    def _starts(self) -> Array:
+        return np.array(self.starts, dtype=np.int64)
+
+    @cached_property
+    def _cells(self) -> Array:
+        return np.array(self.cells, dtype=np.int64)
+
+    @cached_property
+    def _ends(self) -> Array:
+        """The last grid point of each piece ``(P,)``."""
+        return np.append(self._starts[1:] - 1, LIMIT)
+
+    @cached_property
+    def _width(self) -> Array:
+        return self._ends.astype(float) - self._starts.astype(float) + 1
+
+    @cached_property
+    def _mass(self) -> Array:
+        """The probability of each piece within its cell ``(P,)``."""
+        weights = np.array(self.weights)
+        found: Array = weights / np.bincount(self._cells, weights)[self._cells]
+        return found
+
+    @cached_property
+    def _log_point(self) -> Array:
+        """``log g`` of one grid point of each piece ``(P,)``."""
+        found: Array = np.log(self._mass) - np.log(self._width)
+        return found
+
+    @cached_property
+    def extent(self) -> tuple[Array, Array]:
+        """The least and the largest grid point of each cell within the training range ``(V,)``."""
+        low, high = np.maximum(self._starts, self.span[0]), np.minimum(self._ends, self.span[1])
+        inside = low <= high
+        first, last = np.full(max(self.cells) + 1, LIMIT), np.full(max(self.cells) + 1, -LIMIT)
+        np.minimum.at(first, self._cells[inside], low[inside])
+        np.maximum.at(last, self._cells[inside], high[inside])
+        beyond = first > last  # a cell of values between or beyond the atoms, none of them seen
+        return np.where(beyond, self.span[0], first), np.where(beyond, self.span[1], last)
+
+    def _ends_of(self, cell: int) -> tuple[int, int]:
+        return int(self.extent[0][cell]), int(self.extent[1][cell])
+
+    def _piece(self, keys: Array) -> Array:
+        return np.searchsorted(self._starts, keys, side="right").clip(1) - 1
+
+    def cell_of(self, keys: Array) -> Array:
+        """The cell of each grid point ``(N,)``."""
+        return self._cells[self._piece(keys)]
+
+    def log_points(self, keys: Array) -> Array:
+        """``log g_b`` of each grid point in its own cell ``(N,)``."""
+        return self._log_point[self._piece(keys)]
+
+    def _overlap(self, allowed: Allowed) -> Array:
+        """How many grid points each piece shares with each interval ``(P, I)``."""
+        low = np.array([each[0] for each in allowed], dtype=float).reshape(1, -1)
+        high = np.array([each[1] for each in allowed], dtype=float).reshape(1, -1)
+        ends, starts = self._ends.astype(float)[:, None], self._starts.astype(float)[:, None]
+        return np.maximum(np.minimum(ends, high) - np.maximum(starts, low) + 1, 0.0)
+
+    def _draw(self, cells: Array, rng: np.random.Generator, allowed: Allowed | None) -> Array:
+        """A grid point of each cell: a piece by weight, then one of its points; only those allowed."""
+        within = allowed or ((-LIMIT, LIMIT),)
+        overlap = self._overlap(within)
+        weight = (overlap / self._width[:, None] * self._mass[:, None]).ravel()
+        owner = np.repeat(self._cells, len(within))
+        order = np.argsort(owner, kind="stable")
+        total = np.cumsum(weight[order])
+        ends = np.searchsorted(owner[order], np.arange(max(self.cells) + 1), side="right")
+        high = total[ends - 1]
+        low = np.append(0.0, high[:-1])
+        target = low[cells] + rng.random(len(cells)) * (high - low)[cells]
+        slot = np.searchsorted(total, target, side="right").clip(0, len(total) - 1)
+        pair = order[np.minimum(slot, ends[cells] - 1)]
+        piece, interval = pair // len(within), pair % len(within)
+        first = np.maximum(self._starts[piece], np.array([each[0] for each in within])[interval])
+        last = np.minimum(self._ends[piece], np.array([each[1] for each in within])[interval])
+        return rng.integers(first, np.maximum(first, last), endpoint=True)
+
+
+def intervals(operator: str, keys: Sequence[tuple[int, int]]) -> Allowed:
+    """The intervals of grid points an operator allows; a value between two grid points is an empty interval.
+
+    >>> intervals("<", [(5, 5)]) == ((-LIMIT, 4),), intervals("in", [(1, 1), (4, 3), (7, 9)])
+    (True, ((1, 1), (7, 9)))
+    """
+    first, last = keys[0]
+    # Between two grid points (last < first) the value is above ``last`` and below ``first``.
+    found = {
+        "<": [(-LIMIT, min(first - 1, last) if first == last else last)],
+        "<=": [(-LIMIT, last)],
+        ">": [(last + 1, LIMIT) if first == last else (first, LIMIT)],
+        ">=": [(first, LIMIT)],
+        "!=": [(-LIMIT, first - 1), (last + 1, LIMIT)] if first <= last else [(-LIMIT, LIMIT)],
+    }.get(operator, list(keys))
+    return tuple((a, b) for a, b in found if a <= b)
+
+
+def parse_key(text: str, digits: int) -> int | None:
+    """The grid point nearest to a number's text, or None where it is no number."""
+    exact = _scaled(text, digits)
+    return None if exact is None else round(exact)
+
+
+def _scaled(text: str, digits: int) -> float | int | None:
+    if not re.match(NUMBER_PATTERN, text):
+        return None
+    try:
+        whole = int(text)
+        exact: float | int = whole * 10**digits if digits >= 0 else whole / 10**-digits
+    except ValueError:
+        scaled = float(text) * 10.0**digits
+        exact = round(scaled) if abs(scaled - round(scaled)) < 1e-6 * max(1.0, abs(scaled) * 1e-6) else scaled
+    return exact if isinstance(exact, int) and abs(exact) <= LIMIT else max(min(float(exact), LIMIT), -LIMIT)
+
+
+def _keys(column: ColumnCells, digits: int) -> Array:
+    """Each cell as a grid point ``(N,)``, whole numbers exactly; 0 where it is blank or no number."""
+    if column.whole is not None:
+        whole = column.whole
+        if digits >= 0:
+            return whole.clip(-LIMIT // 10**digits, LIMIT // 10**digits) * 10**digits
+        return np.rint(whole / 10.0**-digits).astype(np.int64)
+    scaled = np.nan_to_num(column.numbers * 10.0**digits, nan=0.0, posinf=float(LIMIT), neginf=-float(LIMIT))
+    return np.rint(scaled.clip(-float(LIMIT), float(LIMIT))).astype(np.int64)
+
+
+def _spell(key: int, digits: int) -> str:
+    if digits <= 0:
+        return str(key * 10**-digits)
+    return f"{key / 10**digits:.{min(digits, 15)}f}".rstrip("0").rstrip(".")
+
+
+def _series(name: str, keys: Array, digits: int, decimal: bool) -> pl.Series:
+    if digits <= 0 and not decimal:
+        return pl.Series(name, keys * 10**-digits, dtype=pl.Int64)
+    values = keys / 10.0**digits if digits > 0 else keys * 10.0**-digits
+    return pl.Series(name, np.round(values, max(digits, 0)), dtype=pl.Float64)

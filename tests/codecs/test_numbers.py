@@ -1,0 +1,175 @@
+"""Numbers and dates: laws that sum to one on the whole grid, draws that stay in their cells, conditions by counting."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from concrete_score.codecs.cells import Column
+from concrete_score.codecs.columns import UNKNOWN, column_from_json
+from concrete_score.codecs.dates import Date, find_format
+from concrete_score.codecs.numbers import LIMIT, Number, intervals
+from concrete_score.codecs.ranges import grid_digits
+from concrete_score.errors import InputError
+
+keys = st.lists(st.integers(-50, 50) | st.sampled_from([0, 7]), min_size=2, max_size=80).filter(
+    lambda x: len(set(x)) > 1
+)
+GRID = np.arange(-3000, 3001)
+
+
+def probability(column, points=GRID):
+    """``(V, K)``: the probability of each grid point inside each cell."""
+    cell, each = column.cell_of(points), np.exp(column.log_points(points))
+    return np.where(cell == np.arange(column.size)[:, None], each, 0.0)
+
+
+@given(keys)
+def test_inside_every_cell_the_grid_has_probability_one(values):
+    column = Number.fit("a", np.array(values))
+    total = probability(column).sum(1)
+    # The tails go on for ever; what lies beyond 3,000 is at most what is given to all values not seen.
+    rows = np.bincount(column.cell_of(np.array(values)), minlength=column.size)
+    assert (total <= 1 + 1e-9).all()
+    assert (total >= 1 - 1 / (rows + 1)).all()
+    assert column_from_json(json.loads(json.dumps(column.to_json())), "c") == column
+
+
+@given(keys, st.integers(0, 2**32))
+def test_draws_and_middles_stay_in_their_cells_and_labels_name_them(values, seed):
+    column = Number.fit("a", np.array(values))
+    codes = np.repeat(np.arange(column.size), 20)
+    assert (column.cell_of(column.drawn(codes, np.random.default_rng(seed), None)) == codes).all()
+    assert (column.cell_of(column.middles) == np.arange(column.size)).all()
+    assert [column.place(label) for label in column.labels] == list(range(column.size))
+    assert len(set(column.labels)) == column.size
+
+
+@given(
+    keys,
+    st.sampled_from(["<", "<=", ">", ">=", "=", "!=", "in"]),
+    st.lists(st.integers(-60, 60), min_size=1, max_size=3),
+)
+def test_evidence_is_what_counting_the_grid_gives(values, operator, texts):
+    column = Number.fit("a", np.array(values))
+    chosen = texts if operator == "in" else texts[:1]
+    allowed = column.allowed(operator, [str(each) for each in chosen])
+    holds = {
+        "<": GRID < chosen[0],
+        "<=": GRID <= chosen[0],
+        ">": GRID > chosen[0],
+        ">=": GRID >= chosen[0],
+        "=": GRID == chosen[0],
+        "!=": GRID != chosen[0],
+        "in": np.isin(GRID, chosen),
+    }[operator]
+    inside = probability(column)
+    beyond = 1 - inside.sum(1)
+    found = np.exp(column.log_evidence(allowed))
+    low, high = (inside * holds).sum(1), (inside * holds).sum(1) + beyond
+    assert (found >= low - 1e-9).all()
+    assert (found <= high + 1e-9).all()
+    possible = np.flatnonzero(found > 1e-6)
+    if len(possible):
+        drawn = column.drawn(np.repeat(possible, 10), np.random.default_rng(0), allowed)
+        inside_grid = np.abs(drawn) <= 3000
+        assert holds[drawn[inside_grid] + 3000].all()
+        assert (column.cell_of(drawn) == np.repeat(possible, 10)).all()
+
+
+def test_a_value_between_grid_points_is_met_by_none_and_divides_them():
+    column = Number.fit("a", np.arange(10), digits=0)
+    assert column.allowed("=", ["2.5"]) == ()
+    assert column.allowed("<", ["2.5"]) == column.allowed("<=", ["2.5"]) == ((-LIMIT, 2),)
+    assert column.allowed(">", ["2.5"]) == column.allowed(">=", ["2.5"]) == ((3, LIMIT),)
+    assert column.allowed("!=", ["2.5"]) == ((-LIMIT, LIMIT),)
+    with pytest.raises(InputError, match="a number for 'a'"):
+        column.allowed("=", ["x"])
+    assert intervals("!=", [(3, 3)]) == ((-LIMIT, 2), (4, LIMIT))
+
+
+def test_numbers_come_back_in_their_own_resolution_and_law():
+    rng = np.random.default_rng(0)
+    values = np.round(np.where(rng.random(20_000) < 0.2, 0.0, rng.gamma(2, 3, 20_000)), 2)
+    column = Number.of(Column(pl.Series("x", values)))
+    assert (column.digits, column.labels[0]) == (2, "0")
+    cells = Column(pl.Series("x", values))
+    drawn = column.decode(column.encode(cells), np.random.default_rng(1))
+    assert drawn.dtype == pl.Float64
+    assert (drawn.round(2) == drawn).all()
+    points = np.unique(np.concatenate([values, drawn.to_numpy()]))
+    ends = [np.searchsorted(np.sort(each), points, side="right") / len(values) for each in (values, drawn.to_numpy())]
+    assert np.abs(ends[0] - ends[1]).max() < 0.006
+    # The cross-entropy of fresh draws is near that of the true law on the grid.
+    fresh = np.round(np.where(rng.random(20_000) < 0.2, 0.0, rng.gamma(2, 3, 20_000)), 2)
+    fresh_cells = Column(pl.Series("x", fresh))
+    codes = column.encode(fresh_cells)
+    shares = np.bincount(column.encode(cells), minlength=column.size) / len(values)
+    ours = (np.log(shares[codes]) + column.log_inside(fresh_cells)).mean()
+    from scipy.stats import gamma
+
+    inside = gamma.cdf(fresh + 0.005, 2, scale=3) - gamma.cdf(np.maximum(fresh - 0.005, 0), 2, scale=3)
+    truth = np.log(0.8 * inside + 0.2 * (fresh == 0)).mean()
+    assert truth - 0.02 < ours < truth + 0.02
+
+
+def test_values_beyond_the_training_range_have_a_tail_and_words_are_unknown():
+    column = Number.fit("age", np.arange(18, 90).repeat(10))
+    cells = Column(pl.Series("age", ["17", "95", "1000", "-4", "x", None]))
+    assert column.encode(cells)[-2] == UNKNOWN
+    inside = column.log_inside(Column(pl.Series("age", [17, 95, 1000, 10**15, -4])))
+    assert np.isfinite(inside).all()
+    assert (np.diff(inside[1:4]) < 0).all()
+    assert inside[4] < inside[0]
+
+
+def test_the_grid_is_found_in_the_values():
+    assert grid_digits(np.array([0.5, 1.25])) == 2
+    assert grid_digits(np.arange(0.0, 5000, 100)) == -2
+    assert grid_digits(np.array([1.0, 2.0])) == 0
+    continuous = np.random.default_rng(0).normal(size=100)
+    assert 8 <= grid_digits(continuous) <= 10
+    big = Number.of(Column(pl.Series("id", [2**53 + k for k in range(40)])))
+    assert big.decode(big.encode(Column(pl.Series("id", [2**53 + 1])))).dtype == pl.Int64
+    assert big.cell_of(np.array([2**53 + 1])) == 0
+
+
+def test_a_mean_a_median_and_a_mode_fill_a_number():
+    column = Number.fit("a", np.array([0] * 50 + [10] * 30 + [100] * 30), digits=1, decimal=True)
+    chance = {"0": 0.5, "1": 0.3, "10": 0.2}
+    probs = np.log(np.array([[chance.get(label, 1e-12) for label in column.labels]]))
+    assert column.summary(probs, "mean").to_list() == [2.3]
+    assert column.summary(probs, "median").to_list()[0] in (0.0, 1.0)
+    assert column.summary(probs, "mode").to_list() == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("texts", "form", "what"),
+    [
+        (["2024-01-31", "2023-12-01"], "%Y-%m-%d", "date"),
+        (["1/31/2024", "12/1/2023"], "%-m/%-d/%Y", "date"),
+        (["31/01/2024", "01/12/2023"], "%d/%m/%Y", "date"),
+        (["2024-01-31T10:00:00Z", "2024-01-31T11:30:00Z"], "%Y-%m-%dT%H:%M:%SZ", "datetime"),
+        (["10:30", "23:59"], "%H:%M", "time"),
+        (["31 Jan 2024", "01 Feb 2024"], "%d %b %Y", "date"),
+    ],
+)
+def test_dates_keep_their_format_and_resolution(texts, form, what):
+    assert find_format(pl.Series(texts)) == (form, what)
+    column = Date.of(Column(pl.Series("d", texts * 30)))
+    cells = Column(pl.Series("d", texts))
+    codes = column.encode(cells)
+    drawn = column.decode(codes, np.random.default_rng(0))
+    assert find_format(drawn) == (form, what)
+    assert drawn.to_list() == texts  # both are atoms
+    assert np.isfinite(column.log_inside(cells)).all()
+    assert column_from_json(json.loads(json.dumps(column.to_json())), "c") == column
+    assert np.exp(column.log_evidence(column.allowed(">=", [max(texts)]))).max() <= 1
+
+
+def test_dates_of_two_formats_are_text():
+    assert find_format(pl.Series(["2024-01-31", "31.01.2024"])) is None
+    assert find_format(pl.Series(["a-1", "b-2"])) is None
