@@ -7,9 +7,9 @@ MAX_CATEGORIES = 256
 MAX_CODES = 20
 """Whole numbers of more different values than this are numbers, not categories."""
 MISSING = ("unobserved", "drop", "category", "refuse")
-"""Blank cells: count them as unobserved; drop their rows; make them a category when fitted; refuse them with a count."""
+"""Blank cells: count them as unobserved; drop their rows; make them a category in training; refuse them."""
 UNKNOWN = ("reserve", "refuse", "skip")
-"""Values never seen in training: score them by the probability reserved for them; refuse them by name; skip their rows."""
+"""Values never seen in training: score them by the probability reserved for them; refuse them; skip their rows."""
 FILLS = ("mean", "median", "mode")
 """What fills a blank number or date: of its distribution given the other cells."""
 LEVELS, MAX_LEVELS = 2, 256

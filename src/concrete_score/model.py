@@ -34,7 +34,6 @@ from concrete_score.runs import Run
 from concrete_score.samplers.completions import Cells
 from concrete_score.samplers.from_noise import Watch
 
-
 _LIKELIHOODS = ("log_likelihood", "lower", "upper", "raise_")
 
 
@@ -213,7 +212,7 @@ class Model:
         return next(self.decoded([states], random_state)).native()
 
     def decoded(self, parts: Iterable[Tensor], random_state: int | None = None) -> Iterator[Any]:
-        """Drawn states, in parts, as data; numbers are drawn inside their ranges, identifiers go on from part to part."""
+        """Drawn states, in parts, as data: numbers are drawn inside their ranges, identifiers go on."""
         random, first = self.generator("decode", random_state), 0
         for states in parts:
             yield self.codec.decode(states, random, first=first)
@@ -397,7 +396,9 @@ class Model:
         if inside is None:
             return found
         shift = float(inside.mean())
-        moved = {name: None if (value := getattr(found, name)) is None else value + shift for name in _LIKELIHOODS}
+        moved: dict[str, Any] = {
+            name: None if (value := getattr(found, name)) is None else value + shift for name in _LIKELIHOODS
+        }
         each = self.fitted.row_log_likelihoods(self._states(given), given.row_name)
         if each is not None and found.log_likelihood is not None:
             moved["stderr"] = mean_and_stderr(each.double().cpu() + inside)[1]
@@ -411,7 +412,7 @@ def _by_site(cells: Cells, at: Tensor, blank: Tensor) -> dict[int, npt.NDArray[n
     row, site, log_probs = row[wanted], site[wanted], log_probs[wanted]
     order = row.argsort(stable=True)
     row, site, log_probs = row[order], site[order], log_probs[order]
-    return {d: log_probs[site == d].numpy() for d in site.unique().tolist()}
+    return {d: log_probs[site == d].numpy() for d in set(site.tolist())}
 
 
 def load(path: str | Path | Run) -> Model:

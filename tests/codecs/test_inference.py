@@ -49,7 +49,7 @@ def test_an_ordinary_table_needs_no_option(tmp_path):
         day = f"{1 + i % 28:02d}.{1 + i % 12:02d}.{2000 + i % 24}"
         lines.append(
             f"{i + 7},P{i:05d},name {i},{rng.normal():.2f},{rng.integers(18, 90)},{i % 2},{i % 7 / 4},k,,{city},{day},"
-            f'2024-01-{1 + i % 31:02d} {i % 24:02d}:30,"text {i // 2}",{"x" if i % 3 else ""},{"True" if i % 2 else "False"}'
+            f'2024-01-{1 + i % 31:02d} {i % 24:02d}:30,"text {i // 2}",{"x" if i % 3 else ""},{i % 2 == 0}'
         )
     path = tmp_path / "wide.csv"
     path.write_text("\n".join(lines) + "\n")

@@ -58,12 +58,12 @@ def test_evidence_is_what_counting_the_grid_gives(values, operator, texts):
     chosen = texts if operator == "in" else texts[:1]
     allowed = column.allowed(operator, [str(each) for each in chosen])
     holds = {
-        "<": GRID < chosen[0],
-        "<=": GRID <= chosen[0],
-        ">": GRID > chosen[0],
-        ">=": GRID >= chosen[0],
-        "=": GRID == chosen[0],
-        "!=": GRID != chosen[0],
+        "<": chosen[0] > GRID,
+        "<=": chosen[0] >= GRID,
+        ">": chosen[0] < GRID,
+        ">=": chosen[0] <= GRID,
+        "=": chosen[0] == GRID,
+        "!=": chosen[0] != GRID,
         "in": np.isin(GRID, chosen),
     }[operator]
     inside = probability(column)

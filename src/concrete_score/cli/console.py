@@ -287,7 +287,7 @@ _READING = (
         "--na",
         metavar="TEXT",
         multiple=True,
-        help="Take this text for a blank cell; may be repeated. By default NA, NaN, null, ? and the like in text files.",
+        help="Take this text for a blank cell; may be repeated. In text files by default NA, NaN, null, ? and such.",
     ),
     click.option(
         "--max-categories",

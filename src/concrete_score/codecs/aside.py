@@ -1,7 +1,7 @@
 """Columns that a model leaves aside: constants, identifiers, and texts of which hardly any two are equal.
 
-They are no sites. A table may lack them when it is encoded; sampled rows get them back: the constant, a fresh identifier,
-a text drawn from the training table.
+They are no sites. A table may lack them when it is encoded; sampled rows get them back: the constant, a fresh
+identifier, a text drawn from the training table.
 """
 
 import re

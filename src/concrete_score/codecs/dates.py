@@ -209,8 +209,7 @@ def _formats() -> Iterator[str]:
     plain += [f"{day}{gap}{clock}{zone}" for day in _DAYS for gap in " T" for clock in _CLOCK for zone in ("", "Z")]
     yield from plain
     for form in plain:
-        for less in _less_padded(form):
-            yield less
+        yield from _less_padded(form)
 
 
 def _less_padded(form: str) -> list[str]:

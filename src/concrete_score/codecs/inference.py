@@ -14,12 +14,11 @@ An array without column names holds states: its whole numbers are categories as 
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from concrete_score.codecs.aside import AsideColumn, Constant, FreeText, Identifier
 from concrete_score.codecs.base import check_choice

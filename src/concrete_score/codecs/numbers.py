@@ -9,6 +9,7 @@ line. Inside a cell b a number has the probability ``g_b(v)``, learned from the 
 is a probability on the grid, and columns cut in different ways compare (docs/mathematics.md, "Numbers").
 """
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -70,9 +71,8 @@ class Number(SiteColumn):
         blank: bool = False,
     ) -> "Number":
         """The cells of a column whose observed cells are the grid points ``keys`` ``(N,)``."""
-        starts, cells, weights = cut(keys, ranges)
-        pieces = (tuple(each.tolist()) for each in (starts, cells, weights))
-        return cls(name, digits, *pieces, (int(keys.min()), int(keys.max())), decimal, blank)
+        starts, cells, weights = (tuple(each.tolist()) for each in cut(keys, ranges))
+        return cls(name, digits, starts, cells, weights, (int(keys.min()), int(keys.max())), decimal, blank)
 
     @classmethod
     def of(cls, column: ColumnCells, ranges: int | None = None, blank: bool = False) -> "Number":
@@ -95,7 +95,7 @@ class Number(SiteColumn):
         whole = all(type(each) is int and abs(each) <= LIMIT for each in [*starts, *cells, *span])
         if not whole or not starts or starts[0] != -LIMIT or len(span) != 2 or span[0] > span[1]:
             raise InputError("whole grid points from the least on", repr(starts)[:60], where=f"{where}.starts")
-        if any(a >= b for a, b in zip(starts, starts[1:], strict=False)) or len(cells) != len(starts):
+        if any(a >= b for a, b in itertools.pairwise(starts)) or len(cells) != len(starts):
             raise InputError("ascending pieces, each of a cell", repr(cells)[:60], where=f"{where}.cells")
         if set(cells) != set(range(len(set(cells)))):
             raise InputError("cells numbered from 0", repr(cells)[:60], where=f"{where}.cells")
@@ -172,7 +172,7 @@ class Number(SiteColumn):
         return np.where(np.isfinite(column.numbers), self.log_points(self.keys(column)), 0.0)
 
     def decode(self, codes: Array, rng: np.random.Generator | None = None, allowed: Allowed | None = None) -> pl.Series:
-        """Numbers drawn inside the cells ``(N,)``, or each cell's middle where nothing may be random; blanks are null."""
+        """Numbers drawn inside the cells ``(N,)``, or each cell's middle without ``rng``; blanks are null."""
         known = codes < self.size - self.blank
         return self.series(self.drawn(np.where(known, codes, 0), rng, allowed), known)
 
@@ -264,7 +264,8 @@ class Number(SiteColumn):
             keys = self._starts[piece] + (inside.clip(0, 1 - 1e-9) * self._width[piece]).astype(np.int64)
         else:
             keys = self.middles[(np.log(probs + 1e-300) - self.log_sizes[: probs.shape[1]]).argmax(1)]
-        return keys.clip(*self.span)
+        found: Array = keys.clip(*self.span)
+        return found
 
     @cached_property
     def _starts(self) -> Array:
@@ -281,7 +282,8 @@ class Number(SiteColumn):
 
     @cached_property
     def _width(self) -> Array:
-        return self._ends.astype(float) - self._starts.astype(float) + 1
+        found: Array = self._ends.astype(float) - self._starts.astype(float) + 1
+        return found
 
     @cached_property
     def _mass(self) -> Array:
@@ -326,7 +328,8 @@ class Number(SiteColumn):
         low = np.array([each[0] for each in allowed], dtype=float).reshape(1, -1)
         high = np.array([each[1] for each in allowed], dtype=float).reshape(1, -1)
         ends, starts = self._ends.astype(float)[:, None], self._starts.astype(float)[:, None]
-        return np.maximum(np.minimum(ends, high) - np.maximum(starts, low) + 1, 0.0)
+        found: Array = np.maximum(np.minimum(ends, high) - np.maximum(starts, low) + 1, 0.0)
+        return found
 
     def _draw(self, cells: Array, rng: np.random.Generator, allowed: Allowed | None) -> Array:
         """A grid point of each cell: a piece by weight, then one of its points; only those allowed."""
@@ -345,7 +348,8 @@ class Number(SiteColumn):
         piece, interval = pair // len(within), pair % len(within)
         first = np.maximum(self._starts[piece], np.array([each[0] for each in within])[interval])
         last = np.minimum(self._ends[piece], np.array([each[1] for each in within])[interval])
-        return rng.integers(first, np.maximum(first, last), endpoint=True)
+        found: Array = rng.integers(first, np.maximum(first, last), endpoint=True)
+        return found
 
 
 def intervals(operator: str, keys: Sequence[tuple[int, int]]) -> Allowed:
@@ -386,13 +390,13 @@ def _scaled(text: str, digits: int) -> float | int | None:
 
 def _keys(column: ColumnCells, digits: int) -> Array:
     """Each cell as a grid point ``(N,)``, whole numbers exactly; 0 where it is blank or no number."""
-    if column.whole is not None:
-        whole = column.whole
-        if digits >= 0:
-            return whole.clip(-LIMIT // 10**digits, LIMIT // 10**digits) * 10**digits
-        return np.rint(whole / 10.0**-digits).astype(np.int64)
+    if column.whole is not None and digits >= 0:
+        most = LIMIT // 10**digits
+        exact: Array = column.whole.clip(-most, most) * 10**digits
+        return exact
     scaled = np.nan_to_num(column.numbers * 10.0**digits, nan=0.0, posinf=float(LIMIT), neginf=-float(LIMIT))
-    return np.rint(scaled.clip(-float(LIMIT), float(LIMIT))).astype(np.int64)
+    found: Array = np.rint(scaled.clip(-float(LIMIT), float(LIMIT))).astype(np.int64)
+    return found
 
 
 def _spell(key: int, digits: int) -> str:

@@ -139,7 +139,8 @@ def _atoms(counts: Array, ranges: int) -> Array:
     """Which values many rows share: more than a range holds, of all rows and then of the rest ``(V,)`` bool."""
     atoms = counts >= max(FEWEST, counts.sum() / ranges)
     rest = counts[~atoms].sum()
-    return atoms | (counts >= max(FEWEST, rest / ranges))
+    found: Array = atoms | (counts >= max(FEWEST, rest / ranges))
+    return found
 
 
 def _bounds(values: Array, counts: Array, ranges: int) -> Array:
@@ -152,7 +153,8 @@ def _bounds(values: Array, counts: Array, ranges: int) -> Array:
         return np.empty(0, dtype=np.int64)
     at = np.unique(np.searchsorted(below, targets).clip(0, len(below) - 1))
     low, high = values[at], values[at + 1]
-    return low + (high - low) // 2 + (high - low) % 2
+    found: Array = low + (high - low) // 2 + (high - low) % 2
+    return found
 
 
 def _starts(values: Array, counts: Array, atoms: Array, bounds: Array) -> Array:

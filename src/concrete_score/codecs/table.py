@@ -11,6 +11,7 @@ import polars as pl
 import torch
 
 from concrete_score import registry
+from concrete_score.codecs.aside import AsideColumn, aside_from_json
 from concrete_score.codecs.base import (
     Codec,
     all_observed,
@@ -22,7 +23,6 @@ from concrete_score.codecs.base import (
     refuse_other_kind,
 )
 from concrete_score.codecs.cells import Column
-from concrete_score.codecs.aside import AsideColumn, aside_from_json
 from concrete_score.codecs.columns import BLANK, INTEGER, Allowed, Categories, SiteColumn, column_from_json
 from concrete_score.codecs.columns import UNKNOWN as UNSEEN
 from concrete_score.codecs.inference import TableOptions, infer_columns, refuse_blanks
@@ -145,7 +145,7 @@ class TableCodec(Codec):
             fix: list[Text] = [Option("missing", "drop"), ("fill them first with ", Command("impute"))]
             refuse_blanks(frame, {self.names[d]: int(mask.sum()) for d, mask in absent.items()}, fix)
         dropped = absent if missing == "drop" else {}
-        hidden = {d: absent.get(d, False) | unseen.get(d, False) for d in {*absent, *unseen}}
+        hidden = {d: np.any([mask[d] for mask in (absent, unseen) if d in mask], 0) for d in {*absent, *unseen}}
         found = self._kept(frame, states, hidden, dropped, unseen if unknown == "skip" else {})
         flags = _flags(unseen, found.kept, len(self.columns)) if unknown == "reserve" else None
         return found._replace(log_inside=torch.from_numpy(inside)[found.kept] if inside.any() else None, unseen=flags)
@@ -362,7 +362,7 @@ class TableCodec(Codec):
         if not isinstance(aside, list):
             raise InputError("a list of columns", repr(aside)[:60], where=f"{where}.aside")
         others = tuple(aside_from_json(each, f"{where}.aside[{d}]") for d, each in enumerate(aside))
-        names = [column.name for column in (*found, *others)]
+        names = [*(column.name for column in found), *(each.name for each in others)]
         if len(set(names)) < len(names):
             raise InputError("a different name for every column", "the same name twice", where=f"{where}.columns")
         pairs = isinstance(why, list) and all(isinstance(each, list) and len(each) == 2 for each in why)
