@@ -66,7 +66,7 @@ def impute(
 
     Numbers and dates get the mean of their distribution, on the column's own grid (--fill). With --draws, M copies
     below one another, whose blanks are drawn together. All other cells, also of columns the model does not know, come
-    out as they went in. Values never seen in training count as unobserved and stay; --unknown refuse or skip their rows.
+    out as they went in. Values never seen in training count as unobserved, and stay.
 
     In images (N, H, W) a blank pixel is NaN in an array of floats, -1 in one of whole numbers, or True in the array
     'mask' of an .npz file beside 'x'. Out come images, .png (with --draws a row of copies each), .npy or .npz. Known
