@@ -222,6 +222,15 @@ class Objective(Protocol):
         ...
 
 
+@runtime_checkable
+class ObservedObjective(Objective, Protocol):
+    """An objective that counts a row by what was seen of it."""
+
+    def draw_observed(self, x: States, observed: Tensor, generator: torch.Generator, model: Any) -> Any:
+        """As `draw`, of rows whose unobserved cells hold nothing; ``observed`` is bool ``(B, D)``."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class State:
     """Where the chains are, and what the kernel wants to remember of it."""
@@ -281,6 +290,8 @@ class Encoded(NamedTuple):
     """Rows skipped for a value never seen in training."""
     blank: int = 0
     """Rows dropped for a blank cell, and no unknown value."""
+    weights: Tensor | None = None
+    """As how many rows each one counts ``(N',)`` float64; None where all count the same."""
 
 
 def space_of(model: Any) -> Space:

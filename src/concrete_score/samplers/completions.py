@@ -11,11 +11,12 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
 from concrete_score.errors import InputError
+from concrete_score.models.completing import count_completions as count_completions
 from concrete_score.models.layers import draw_categories
 from concrete_score.protocols import DensityModel
 from concrete_score.randomness import uniform
 from concrete_score.shapes import States
-from concrete_score.spaces import ENUMERATION_LIMIT, Space
+from concrete_score.spaces import ENUMERATION_LIMIT
 from concrete_score.targets.pmf import Pmf, from_density
 
 COMPLETIONS = 65_536
@@ -101,16 +102,6 @@ def in_rows(rows: Tensor, row_name: RowName = row_by_number) -> Iterator[None]:
         yield
     except RowError as error:
         raise error.renamed(int(rows[error.row]), row_name) from None
-
-
-def count_completions(space: Space, observed: Known) -> Float[Tensor, " rows"]:
-    """In how many ways each row can be completed ``(N,)``; in float64, for there may be very many.
-
-    >>> count_completions(Space((2, 3)), torch.tensor([[True, False], [False, False]])).tolist()
-    [3.0, 6.0]
-    """
-    sizes = space.sizes_tensor(observed.device).double()
-    return torch.where(observed, 1.0, sizes).prod(-1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,31 +13,29 @@ import torch
 from torch import Tensor, nn
 
 from concrete_score.errors import InputError
-from concrete_score.protocols import DensityModel, Objective, space_of
+from concrete_score.protocols import Objective, space_of
 from concrete_score.randomness import generator
 from concrete_score.spaces import Space
 from concrete_score.training.events import Checkpoint, Event, Finished, Progress, Validated, WentBack
+from concrete_score.training.examples import Examples
 from concrete_score.training.guard import Verdict, advice_for, explain, recount
+from concrete_score.training.judge import Judge, judge_of
+from concrete_score.training.judge import has_likelihood as has_likelihood
 from concrete_score.training.processes import connect, share
 from concrete_score.training.proposals import proposal_of
 from concrete_score.training.recipe import TrainingSettings
 from concrete_score.training.state import Moving, Snapshot
 
-CHUNK = 2**20
-"""How many sites (rows × D) are judged at a time."""
 WITHOUT = 4096
 """How many training rows stand in where there is nothing held out."""
-
-Judge = Callable[[Any], float]
-"""From a model to one number, higher is better; the same draws each time."""
 
 
 def train(
     model: nn.Module,
     objective: Objective,
-    rows: Tensor,
+    rows: Tensor | Examples,
     settings: TrainingSettings,
-    valid: Tensor | None = None,
+    valid: Tensor | Examples | None = None,
     *,
     start: Snapshot | None = None,
     device: str | torch.device = "cpu",
@@ -48,16 +46,16 @@ def train(
     Args:
         model: any model the objective accepts; it holds the best weights at the end.
         objective: draws, then a loss for each row.
-        rows: training states ``(N, D)``, of any integer kind.
+        rows: training states ``(N, D)``, of any integer kind; with blanks or weights, `Examples`.
         settings: how.
-        valid: held-out states ``(M, D)``; some training rows stand in where there are none.
+        valid: held-out states ``(M, D)``, likewise; some training rows stand in where there are none.
         start: a snapshot to go on from.
         device: where to train.
         interrupted: asked between steps; true ends the training with a checkpoint.
 
     Raises:
-        InputError: the objective refuses the model, there are no rows, or fewer rows a step than processes, or a state
-            is outside the model's space (its row and site are named).
+        InputError: the objective refuses the model, there are no rows, or fewer rows a step than processes, a state
+            is outside the model's space (its row and site are named), or there are blanks that the model cannot fill.
 
     >>> from concrete_score import objectives
     >>> from concrete_score.models import Table
@@ -75,13 +73,17 @@ def train(
     if not len(rows):
         raise InputError("at least one training row", "none", where="rows")
     space = space_of(model)
-    for name, states in (("rows", rows), ("valid", valid)):
-        if states is not None:
-            _check_states(space, states, name)
-    yield from _Loop(model, objective, rows, settings, valid, start, device, interrupted).events()
+    learned = Examples.of(rows)
+    held_out = learned[:WITHOUT] if valid is None or not len(valid) else Examples.of(valid)
+    for name, examples in (("rows", learned), ("valid", held_out)):
+        _check_states(space, examples.states, name)
+        examples.check(model)
+    yield from _Loop(model, objective, learned, settings, held_out, start, device, interrupted).events()
 
 
-def fit(model: nn.Module, objective: Objective, rows: Tensor, settings: TrainingSettings, **options: Any) -> Finished:
+def fit(
+    model: nn.Module, objective: Objective, rows: Tensor | Examples, settings: TrainingSettings, **options: Any
+) -> Finished:
     """`train` to the end, in silence."""
     *_, last = train(model, objective, rows, settings, **options)
     if not isinstance(last, Finished):
@@ -106,6 +108,8 @@ class Packed:
     """Draws on their way through wrappers that would otherwise look into, convert or copy them."""
 
     draws: Any
+    weights: Tensor | None = None
+    """Of the rows ``(B,)``."""
 
 
 class Loss(nn.Module):
@@ -116,8 +120,10 @@ class Loss(nn.Module):
         self.model, self.objective = model, objective
 
     def forward(self, packed: Packed, scale: float) -> Tensor:
-        """``scale`` times the summed loss of the rows at hand."""
-        return self.objective.loss(self.model, packed.draws).sum() * scale
+        """``scale`` times the summed loss of the rows at hand, each by its weight."""
+        losses = self.objective.loss(self.model, packed.draws)
+        weighed = losses if packed.weights is None else losses * packed.weights.to(losses.dtype)
+        return weighed.sum() * scale
 
 
 class _Loop:
@@ -127,9 +133,9 @@ class _Loop:
         self,
         model: nn.Module,
         objective: Objective,
-        rows: Tensor,
+        rows: Examples,
         settings: TrainingSettings,
-        valid: Tensor | None,
+        held_out: Examples,
         start: Snapshot | None,
         device: str | torch.device,
         interrupted: Callable[[], bool],
@@ -141,7 +147,7 @@ class _Loop:
         self.objective, self.settings, self.interrupted = objective, settings, interrupted
         self.fabric.to_device(model)
         if start is None and starts_from_rows(model):
-            model.start_from(rows.to(self.device))  # type: ignore[operator]
+            _start(model, rows.to(self.device))
         optimizer = torch.optim.Adam(model.parameters(), lr=settings.lr, fused=True)
         self.loss: Any = Loss(model, objective)
         self.optimizer: Any = optimizer
@@ -150,8 +156,7 @@ class _Loop:
             self.loss, self.optimizer = self.fabric.setup(self.loss, optimizer)
             self.backward = self.fabric.backward
         self.now = Moving(model, optimizer, settings, proposal_of(objective))
-        self.rows = rows.to(self.device)
-        held_out = rows[:WITHOUT] if valid is None or not len(valid) else valid
+        self.rows = rows.balanced().to(self.device)
         self.judge: Judge = judge_of(model, objective, held_out.to(self.device), settings.seed)
         self.mine = share(settings.batch_size, self.fabric.global_rank, self.world)
         self.scale = self.world / settings.batch_size
@@ -198,9 +203,12 @@ class _Loop:
         index = torch.randint(
             len(self.rows), (settings.batch_size,), generator=self._generator("batch"), device=self.device
         )
-        x = self.rows.index_select(0, index).long()
-        draws = self.objective.draw(x, self._generator("draws"), now.model)
-        loss = self.loss(Packed(draws if self.world == 1 else draws.rows(self.mine)), self.scale)
+        batch = self.rows[index]
+        draws = batch.draw(self.objective, self._generator("draws"), now.model)
+        packed = Packed(draws, batch.weights)
+        if self.world > 1:
+            packed = Packed(draws.rows(self.mine), None if batch.weights is None else batch.weights[self.mine])
+        loss = self.loss(packed, self.scale)
         self.backward(loss)
         if settings.clip_norm is not None:
             nn.utils.clip_grad_norm_(now.parameters, settings.clip_norm)
@@ -286,30 +294,9 @@ class _Loop:
         return Finished(now.step, why or now.ended, now.best_step, best, now.seconds, now.message, started)
 
 
-def has_likelihood(model: Any) -> bool:
-    """Whether a model's exact log-likelihood can be read off."""
-    return isinstance(model, DensityModel) and model.normalized
-
-
-def judge_of(model: Any, objective: Objective, rows: Tensor, seed: int) -> Judge:
-    """The mean log-density of ``rows`` ``(N, D)`` for a normalized density, else minus the held-out objective."""
-    if has_likelihood(model):
-        return lambda judged: _mean(judged.log_density(x) for _, x in _chunks(rows))
-    return lambda judged: (
-        -_mean(
-            objective.loss(judged, objective.draw(x, generator(seed, "valid", start, x.device)))
-            for start, x in _chunks(rows)
-        )
-    )
-
-
-@torch.no_grad()
-def _mean(parts: Iterator[Tensor]) -> float:
-    values = torch.cat([part.double() for part in parts])
-    return float(values.mean())
-
-
-def _chunks(rows: Tensor) -> Iterator[tuple[int, Tensor]]:
-    step = max(1, CHUNK // rows.shape[-1])
-    for start in range(0, len(rows), step):
-        yield start, rows[start : start + step].long()
+def _start(model: Any, rows: Examples) -> None:
+    """Let a model read the rows before the first step."""
+    if rows.observed is None and rows.weights is None:
+        model.start_from(rows.states)
+    else:
+        model.start_from(rows.states, rows.observed, rows.weights)
