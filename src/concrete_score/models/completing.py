@@ -34,7 +34,7 @@ class Completed(NamedTuple):
     states: Tensor
     """``(n, D)``."""
     row: Tensor
-    """Which row each of them completes ``(n,)``."""
+    """Which row each of them completes ``(n,)``, ascending."""
     log_scale: Tensor
     """``(n,)``: the sum of ``q(states) exp(log_scale)`` over a row is ``q(observed cells)``, or has it as its mean."""
     size: int
@@ -43,7 +43,8 @@ class Completed(NamedTuple):
     def rows(self, part: slice) -> "Completed":
         """A slice of the batch."""
         start, stop, _ = part.indices(self.size)
-        mine = (self.row >= start) & (self.row < stop)
+        ends = torch.searchsorted(self.row, torch.tensor([start, stop], device=self.row.device)).tolist()
+        mine = slice(*ends)
         return Completed(self.states[mine], self.row[mine] - start, self.log_scale[mine], stop - start)
 
     def log_weights(self, model: Any) -> Tensor:
@@ -82,12 +83,9 @@ def complete(model: Any, x: States, observed: Tensor, draws: int, generator: tor
         return Completed(states, row, scale, len(x))
     many = (~few).nonzero().squeeze(-1).repeat_interleave(draws)
     drawn, log_proposal = draw_blanks(model, x[many], observed[many], generator)
-    return Completed(
-        torch.cat([states, drawn]),
-        torch.cat([listed[row], many]),
-        torch.cat([scale, -log(draws) - log_proposal.double()]),
-        len(x),
-    )
+    rows, order = torch.cat([listed[row], many]).sort(stable=True)
+    scale = torch.cat([scale, -log(draws) - log_proposal.double()])
+    return Completed(torch.cat([states, drawn])[order], rows, scale[order], len(x))
 
 
 @torch.no_grad()
@@ -149,7 +147,7 @@ def count_completions(space: Space, observed: Tensor) -> Tensor:
     return torch.where(observed, 1.0, sizes).prod(-1)
 
 
-def list_completions(space: Space, x: States, observed: Tensor) -> tuple[States, Tensor]:
+def list_completions(space: Space, x: States, observed: Tensor) -> tuple[Tensor, Tensor]:
     """All completions of every row ``(n, D)``, and the row of each ``(n,)``, ascending.
 
     >>> rows, row = list_completions(Space((2, 3)), torch.tensor([[1, 0], [0, 2]]), torch.tensor([[True, False]] * 2))

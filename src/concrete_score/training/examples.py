@@ -8,7 +8,6 @@ from torch import Tensor
 
 from concrete_score.errors import InputError
 from concrete_score.models.completing import DRAWS, check_completes, complete_once
-from concrete_score.protocols import Objective, ObservedObjective
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,18 +81,12 @@ class Examples:
             self if self.weights is None else Examples(self.states, self.observed, self.weights / self.weights.mean())
         )
 
-    def draw(self, objective: Objective, generator: torch.Generator, model: Any) -> Any:
-        """What is random about one step on these rows; see `Objective.draw`.
-
-        Objectives that know what to do with blanks are told which cells were seen. For all others each row is completed
-        by the model as it is now, anew at every step.
-        """
-        x = self.states.long()
+    def completed(self, model: Any, generator: torch.Generator) -> "Examples":
+        """With the blanks of each row filled by a draw of the model given what was seen of it (`complete_once`)."""
         if self.observed is None:
-            return objective.draw(x, generator, model)
-        if isinstance(objective, ObservedObjective):
-            return objective.draw_observed(x, self.observed, generator, model)
-        return objective.draw(complete_once(model, x, self.observed, DRAWS, generator), generator, model)
+            return self
+        filled = complete_once(model, self.states.long(), self.observed, DRAWS, generator)
+        return Examples(filled, None, self.weights)
 
     def check(self, model: Any) -> None:
         """Refuse rows with blanks of a model that cannot fill them.

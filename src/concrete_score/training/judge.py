@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from concrete_score.models.completing import LISTED, complete
-from concrete_score.protocols import DensityModel, Objective
+from concrete_score.protocols import DensityModel, Objective, ObservedObjective
 from concrete_score.randomness import generator
 from concrete_score.training.examples import Examples
 
@@ -60,8 +60,10 @@ def _log_density(model: Any, part: Examples, random: torch.Generator) -> Tensor:
 
 
 def _loss(model: Any, objective: Objective, part: Examples, random: torch.Generator) -> Tensor:
-    """The objective at each row ``(n,)``; edges are not drawn by the model, which changes from look to look."""
-    return objective.loss(model, part.draw(objective, random, None if part.observed is None else model))
+    """The objective at each row ``(n,)``, blanks filled by the model."""
+    if part.observed is not None and isinstance(objective, ObservedObjective):
+        return objective.loss(model, objective.draw_observed(part.states.long(), part.observed, random, model))
+    return objective.loss(model, objective.draw(part.completed(model, random).states.long(), random))
 
 
 @torch.no_grad()

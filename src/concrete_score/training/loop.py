@@ -1,11 +1,10 @@
 """The training loop: a generator of events, on one process or many.
 
-Step t's rows and draws come from the generators ``(seed, "batch", t)`` and ``(seed, "draws", t)``, made for the whole
-batch and then sliced, so that neither resuming nor more processes change what is drawn.
+What is random about a step is named by its number (`Feed`) and made for the whole batch, then sliced, so that neither
+resuming nor more processes change what is drawn.
 """
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -14,10 +13,10 @@ from torch import Tensor, nn
 
 from concrete_score.errors import InputError
 from concrete_score.protocols import Objective, space_of
-from concrete_score.randomness import generator
 from concrete_score.spaces import Space
 from concrete_score.training.events import Checkpoint, Event, Finished, Progress, Validated, WentBack
 from concrete_score.training.examples import Examples
+from concrete_score.training.feed import Feed, Packed
 from concrete_score.training.guard import Verdict, advice_for, explain, recount
 from concrete_score.training.judge import Judge, judge_of
 from concrete_score.training.judge import has_likelihood as has_likelihood
@@ -103,15 +102,6 @@ def starts_from_rows(model: Any) -> bool:
     return bool(getattr(model, "starts_from_rows", False))
 
 
-@dataclass(eq=False)
-class Packed:
-    """Draws on their way through wrappers that would otherwise look into, convert or copy them."""
-
-    draws: Any
-    weights: Tensor | None = None
-    """Of the rows ``(B,)``."""
-
-
 class Loss(nn.Module):
     """Model and objective as one module, so that a distributed wrapper sees one forward pass."""
 
@@ -156,7 +146,7 @@ class _Loop:
             self.loss, self.optimizer = self.fabric.setup(self.loss, optimizer)
             self.backward = self.fabric.backward
         self.now = Moving(model, optimizer, settings, proposal_of(objective))
-        self.rows = rows.balanced().to(self.device)
+        self.feed = Feed(rows.to(self.device), objective, settings)
         self.judge: Judge = judge_of(model, objective, held_out.to(self.device), settings.seed)
         self.mine = share(settings.batch_size, self.fabric.global_rank, self.world)
         self.scale = self.world / settings.batch_size
@@ -189,7 +179,7 @@ class _Loop:
                 now.go_back(verdict.reason)
                 yield WentBack(now.step, now.best_step, now.rate, verdict.reason)
             why = self._ending()
-            if not why and monotonic() - saved > settings.checkpoint_seconds and self._boundary:
+            if not why and monotonic() - saved > settings.checkpoint_seconds and self._resumable:
                 yield Checkpoint(self._timed().snapshot())
                 saved = monotonic()
         if why == "minutes" and now.step % settings.valid_every:
@@ -200,14 +190,9 @@ class _Loop:
         now, settings, t = self.now, self.settings, self.now.step
         if now.proposal is not None and t % settings.refresh_every == 0 and t != now.proposal.refreshed_at:
             now.proposal.refresh(now.model, t)
-        index = torch.randint(
-            len(self.rows), (settings.batch_size,), generator=self._generator("batch"), device=self.device
-        )
-        batch = self.rows[index]
-        draws = batch.draw(self.objective, self._generator("draws"), now.model)
-        packed = Packed(draws, batch.weights)
+        packed = self.feed.at(t, now.model)
         if self.world > 1:
-            packed = Packed(draws.rows(self.mine), None if batch.weights is None else batch.weights[self.mine])
+            packed = packed.rows(self.mine)
         loss = self.loss(packed, self.scale)
         self.backward(loss)
         if settings.clip_norm is not None:
@@ -219,9 +204,6 @@ class _Loop:
         now.step += 1
         if now.average is not None:
             now.follow()
-
-    def _generator(self, stream: str) -> torch.Generator:
-        return generator(self.settings.seed, stream, self.now.step, self.device)
 
     def _look(self) -> Generator[Event, None, Verdict]:
         """Read the loss since the last look; every process sees the same number."""
@@ -250,10 +232,10 @@ class _Loop:
             return "steps"
         if settings.patience is not None and now.step - now.best_step >= settings.patience:
             return "patience"
-        if not self._boundary:
+        if not self._asks:
             return ""
         late = settings.minutes is not None and self._timed().seconds >= 60 * settings.minutes
-        reason = 2 if self.interrupted() else 1 if late else 0
+        reason = 2 if self._resumable and self.interrupted() else 1 if late else 0
         if self.world > 1:
             reason = int(self._agree(torch.tensor(reason, device=self.device), "max"))
         return ("", "minutes", "interrupted")[reason]
@@ -264,9 +246,14 @@ class _Loop:
         return float(total)
 
     @property
-    def _boundary(self) -> bool:
+    def _asks(self) -> bool:
         """Whether all processes may be asked something now: between any steps if alone, else at every look."""
         return self.world == 1 or self.now.step % self.settings.check_every == 0
+
+    @property
+    def _resumable(self) -> bool:
+        """Whether a checkpoint of now goes on bit for bit: blanks filled ahead for later steps are in none."""
+        return self._asks and self.now.step % self.feed.ahead == 0
 
     def _timed(self) -> Moving:
         self.now.seconds = monotonic() - self.began
