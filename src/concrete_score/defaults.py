@@ -4,8 +4,9 @@ VALID_FRACTION = 0.1
 """The share of rows held out where no held-out rows are given."""
 MAX_CATEGORIES = 256
 """The most values a column of categories may take."""
-MISSING = ("refuse", "drop", "category", "keep")
-"""Blank cells: refuse them with a count; drop their rows; make them a category when fitted; keep them as unobserved."""
+MISSING = ("unobserved", "drop", "category", "refuse")
+"""Blank cells: count them as not observed; drop their rows; make them a category when fitted; refuse them with a count.
+"""
 UNKNOWN = ("refuse", "skip")
 """Values never seen in training: refuse them by name, or skip their rows."""
 LEVELS, MAX_LEVELS = 2, 256

@@ -4,9 +4,10 @@ What `concrete_score.load` gives for a run directory of any kind of data; the co
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from math import exp, isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from concrete_score import registry, runs
 from concrete_score.codecs import Codec
 from concrete_score.codecs.columns import as_text
 from concrete_score.data.frame import ARRAYS, Form, Frame
-from concrete_score.defaults import TOP
+from concrete_score.defaults import MISSING, TOP
 from concrete_score.errors import Command, InputError, Option, check_count, nearest
 from concrete_score.fitted import Changes, Drawn, Fitted, Progress
 from concrete_score.fitting import Say, load_data
@@ -31,6 +32,7 @@ from concrete_score.protocols import Encoded
 from concrete_score.randomness import generator
 from concrete_score.runs import Run
 from concrete_score.samplers.from_noise import Watch
+from concrete_score.training.patterns import BlankPatterns
 
 
 class Given(NamedTuple):
@@ -118,6 +120,7 @@ class Model:
         fitted: the trained model's answers about states.
         run: the run directory it was read from, if any.
         seed: names the randomness of answers that get no ``random_state``.
+        patterns: which cells of the training rows were blank together, if any were.
 
     Data are given as a path, the name of a data set, or a Python object of the run's kind: a data frame or an array
     ``(N, D)`` for a table, an array ``(N, H, W)`` for images.
@@ -127,13 +130,19 @@ class Model:
     fitted: Fitted
     run: Run | None = field(default=None, repr=False)
     seed: int = 0
+    patterns: BlankPatterns | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, model: Any, codec: Codec, run: Run | None = None, seed: int = 0) -> "Model":
-        """A trained model with its codec; it is converted to double precision where the codec wants that."""
+    def of(cls, model: Any, codec: Codec, run: Run | None = None, seed: int = 0, facts: Any = None) -> "Model":
+        """A trained model with its codec; it is converted to double precision where the codec wants that.
+
+        ``facts`` are those of its training data, as a run keeps them.
+        """
         answers = model.double() if codec.precise else model
         fitted = Fitted(answers, codec.space, describe=codec.describe, from_noise=codec.from_noise)
-        return cls(codec, fitted, run, seed)
+        blanks = dict(facts or {}).get("blanks")
+        patterns = None if blanks is None else BlankPatterns.from_json(blanks, codec.space.num_sites, "data.blanks")
+        return cls(codec, fitted, run, seed, patterns)
 
     @classmethod
     def open(cls, path: str | Path | Run, *, device: str | torch.device = "cpu", seed: int | None = None) -> "Model":
@@ -146,7 +155,7 @@ class Model:
         with runs.untrusted(run):
             codec = run.codec
             model = run.model().to(device)
-            return cls.of(model, codec, run, run.settings.seed if seed is None else seed)
+            return cls.of(model, codec, run, run.settings.seed if seed is None else seed, run.info["data"])
 
     @property
     def untrained(self) -> bool:
@@ -158,12 +167,18 @@ class Model:
         self,
         data: Any,
         *,
-        missing: str = "refuse",
+        missing: str | None = None,
         unknown: str = "refuse",
         data_dir: str | None = None,
         say: Say = lambda message: None,
+        filling: bool = False,
     ) -> Given:
         """Data as states, read once; what the other methods do first with data that is not `Given` yet.
+
+        Args:
+            missing: blank cells: ``unobserved`` (rows count by their other cells), ``drop`` their rows, or ``refuse``;
+                for tables unobserved by default.
+            filling: whether blanks are there to be filled.
 
         Raises:
             InputError: not data of the run's kind, or cells that are blank or unknown; row and column are named.
@@ -172,17 +187,27 @@ class Model:
             return data
         found = load_data(data, "test", data_dir, say) if isinstance(data, str | Path) else data
         found = self.codec.accept(found)
+        missing = missing or (MISSING[0] if filling else self.codec.missing)
         rows = self.codec.encode(found, missing=missing, unknown=unknown)
-        left = "left as they are" if missing == "keep" else "skipped"
         notes = []
         if rows.unknown:
+            left = "left as they are" if filling else "skipped"
             notes.append(f"{rows.unknown} {self.codec.noun} with values never seen in training {left}")
+        if not filling and not rows.observed.all():
+            count = int((~rows.observed.all(1)).sum())
+            notes.append(f"{count} {self.codec.noun} with blanks, which count as not observed")
         if rows.blank:
             notes.append(f"{rows.blank} {self.codec.noun} with blanks dropped")
         return Given(found, rows, tuple(notes), tuple(self.codec.warnings(found, rows)))
 
     def sample(
-        self, n: int = 1, given: Any = None, *, sampler: str | None = None, random_state: int | None = None
+        self,
+        n: int = 1,
+        given: Any = None,
+        *,
+        sampler: str | None = None,
+        random_state: int | None = None,
+        blanks: bool = False,
     ) -> Any:
         """``n`` rows drawn from the model, in the kind of the training data.
 
@@ -191,15 +216,29 @@ class Model:
             given: only rows with these values, ``{"smoke": "yes"}``; columns without names are called by number.
             sampler: a name of ``csm list kernels``; by default what is exact, if anything is.
             random_state: the model's own by default, so that two calls give the same rows.
+            blanks: whether some cells are left blank, as those of the training rows were.
 
         Raises:
-            InputError: no such column or value, or an impossible condition.
+            InputError: no such column or value, or an impossible condition; or nothing was blank in training.
         """
+        leave_blanks = self.blanker(random_state) if blanks else None
         if given is not None and not isinstance(given, Mapping):
             raise InputError("a mapping such as {'smoke': 'yes'}", type(given).__name__, Option("given"))
         parts = list(self.sample_parts(n, given, sampler=sampler, random_state=random_state))
         _warn(parts[0].warnings)
-        return self.codec.decode(torch.cat([part.states for part in parts])).native()
+        drawn = self.codec.decode(torch.cat([part.states for part in parts]))
+        return (drawn if leave_blanks is None else leave_blanks(drawn)).native()
+
+    def blanker(self, random_state: int | None = None) -> Callable[[Frame], Frame]:
+        """What leaves cells of sampled tables blank, in patterns drawn from those of the training rows.
+
+        Raises:
+            InputError: nothing was blank in training.
+        """
+        patterns, random = self.patterns, self.generator("blank patterns", random_state)
+        if patterns is None:
+            raise InputError("a model of data with blanks", "one without", Option("blanks"), "leave it out")
+        return partial(patterns.leave, names=self.codec.names, generator=random)
 
     def sample_parts(
         self,
@@ -230,13 +269,14 @@ class Model:
         given = self.read(data)
         random = self.generator("evaluate", random_state)
         with given.named():
-            found = self.fitted.evaluate(self._states(given), random, budget, progress, row_name=given.row_name)
+            states, observed = self._cells(given)
+            found = self.fitted.evaluate(states, random, budget, progress, given.row_name, observed=observed)
         if not isinstance(data, Given):
             _warn(found.warnings)
         return found
 
     def score_samples(self, data: Any) -> npt.NDArray[np.float64]:
-        """``log q(x)`` of each row in nats ``(N,)``.
+        """``log q(x)`` of each row in nats ``(N,)``; of rows with blanks, that of the cells that are there.
 
         Raises:
             InputError: the model has no exact log-likelihood; `evaluate` bounds its mean.
@@ -251,12 +291,13 @@ class Model:
     def log_ratios(self, data: Any) -> npt.NDArray[np.float64]:
         """``log q(x with one cell changed) - log q(x)`` for every row and change ``(N, Σ sizes)``.
 
-        One entry for every value of every site, as `changes` names them; 0 where the cell has that value already.
+        One entry for every value of every site, as `changes` names them; 0 where the cell has that value already, NaN
+        where it is blank.
         """
-        states = self._states(self.read(data))
-        found = by_value(self.fitted.log_ratios(states).double(), states, self.codec.space.sizes)
-        ratios: npt.NDArray[np.float64] = found.numpy(force=True)
-        return ratios
+        states, observed = self._cells(self.read(data))
+        ratios = self.fitted.log_ratios(states, observed=observed, generator=self.generator("ratios")).double()
+        found: npt.NDArray[np.float64] = by_value(ratios, states, self.codec.space.sizes, observed).numpy(force=True)
+        return found
 
     @property
     def changes(self) -> list[tuple[str, str]]:
@@ -275,7 +316,9 @@ class Model:
     def explanation(self, given: Given, top: int = TOP) -> Explanation:
         """As `explain`, in plain lists."""
         with given.named():
-            found: Changes = self.fitted.explain(self._states(given), top, row_name=given.row_name)
+            states, observed = self._cells(given)
+            random = self.generator("ratios")
+            found: Changes = self.fitted.explain(states, top, given.row_name, observed=observed, generator=random)
         sites = found.site.tolist()
         natives = {d: self.codec.natives(d) for d in set(sites)}
         return Explanation(
@@ -295,7 +338,7 @@ class Model:
                 of arrays on a new first axis.
             random_state: the model's own by default.
         """
-        found = self.fill(self.read(data, missing="keep"), draws, random_state=random_state)
+        found = self.fill(self.read(data, filling=True), draws, random_state=random_state)
         _warn(found.warnings)
         filled = found.data.native()
         if draws is None and hasattr(filled, "iloc") and hasattr(data, "iloc"):
@@ -312,7 +355,7 @@ class Model:
         progress: Progress | None = None,
         passes: int | None = None,
     ) -> Filled:
-        """As `impute`, for data read with ``missing="keep"``."""
+        """As `impute`, for data that were read with their blanks."""
         check_sampler(sampler)
         draws = None if draws is None else check_count(draws, Option("draws"))
         rows = given.rows
@@ -342,13 +385,17 @@ class Model:
         seed = self.seed if random_state is None else check_count(random_state, Option("seed"), 0)
         return generator(seed, stream, device=self.fitted.views.device or "cpu")
 
-    def _states(self, given: Given) -> Tensor:
-        return given.rows.states.long().to(self.fitted.views.device)
+    def _cells(self, given: Given) -> tuple[Tensor, Tensor]:
+        """States and which of their cells are there."""
+        device = self.fitted.views.device
+        return given.rows.states.long().to(device), given.rows.observed.to(device)
 
     def _log_likelihoods(self, data: Any) -> Tensor:
         given = self.read(data)
         with given.named():
-            found = self.fitted.row_log_likelihoods(self._states(given), given.row_name)
+            states, observed = self._cells(given)
+            random = self.generator("evaluate")
+            found = self.fitted.row_log_likelihoods(states, given.row_name, observed=observed, generator=random)
         if found is None:
             came = f"{type(self.fitted.model).__name__}, which has none here"
             fix = ("use ", Command("evaluate"), ", which bounds the mean where it can")
@@ -372,7 +419,7 @@ def check_sampler(name: str | None) -> None:
         raise InputError("the name of a kernel", repr(name), Option("sampler"), nearest(name, known))
 
 
-def by_value(ratios: Tensor, states: Tensor, sizes: tuple[int, ...]) -> Tensor:
+def by_value(ratios: Tensor, states: Tensor, sizes: tuple[int, ...], observed: Tensor | None = None) -> Tensor:
     """Hamming's slots, the other values of each site, spread to all values: ``(N, K) -> (N, Σ sizes)``.
 
     >>> by_value(torch.tensor([[0.1, 0.2, 0.3]]), torch.tensor([[1, 0]]), (3, 2)).tolist()
@@ -384,6 +431,8 @@ def by_value(ratios: Tensor, states: Tensor, sizes: tuple[int, ...]) -> Tensor:
         other = torch.arange(size - 1, device=ratios.device).expand(len(ratios), -1)
         here = states[:, d : d + 1].to(ratios.device)
         spread.scatter_(1, other + (other >= here), ratios[:, start : start + size - 1])
+        if observed is not None:
+            spread[~observed[:, d].to(ratios.device)] = torch.nan
         parts.append(spread)
         start += size - 1
     return torch.cat(parts, 1)

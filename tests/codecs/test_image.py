@@ -67,7 +67,7 @@ def test_blank_pixels():
         codec.encode(holed)
     dropped = codec.encode(holed, missing="drop")
     assert (dropped.kept.tolist(), dropped.blank) == ([0, 1, 3, 4, 5, 6], 1)
-    kept = codec.encode(holed, missing="keep")
+    kept = codec.encode(holed, missing="unobserved")
     assert (~kept.observed).nonzero().tolist() == [[2, 8]]
     assert torch.equal(kept.states[kept.observed], codec.encode(PIXELS).states[kept.observed])
 
@@ -78,7 +78,7 @@ def test_blanks_by_mask_and_by_minus_one():
     blank[2, 1, 3] = True
     whole[2, 1, 3] = -1
     for data in (Images(PIXELS, "x", blank=blank), whole):
-        kept = codec.encode(data, missing="keep")
+        kept = codec.encode(data, missing="unobserved")
         assert (~kept.observed).nonzero().tolist() == [[2, 8]]
     with pytest.raises(InputError, match=r"grey values from 0 to .*, got -1"):
         codec.encode(whole)
@@ -87,7 +87,7 @@ def test_blanks_by_mask_and_by_minus_one():
 def test_only_blank_pixels_are_painted_and_the_draws_of_an_image_are_side_by_side():
     codec, whole = ImageCodec.fit(PIXELS), PIXELS.astype(int)
     whole[2, 1, 3] = whole[5, 0, 0] = -1
-    rows = codec.encode(whole, missing="keep")
+    rows = codec.encode(whole, missing="unobserved")
     ones = torch.ones((2, 7, 20), dtype=torch.long)
     one = codec.fill(whole, rows, ones[:1], None)
     assert (one.pixels != whole).sum() == 2

@@ -107,7 +107,7 @@ def test_blanks_refused_dropped_kept_or_a_category():
         codec.encode(frame)
     rows = codec.encode(frame, missing="drop")
     assert (rows.kept.tolist(), rows.blank, rows.unknown) == ([0, 3], 2, 0)
-    states, observed, *_ = codec.encode(frame, missing="keep")
+    states, observed, *_ = codec.encode(frame, missing="unobserved")
     assert observed.tolist() == [[True, True], [False, True], [True, False], [True, True]]
     assert states.tolist() == [[0, 0], [0, 1], [1, 0], [0, 1]]
     whole = TableCodec.fit(frame, TableOptions(missing="category"))
@@ -203,7 +203,7 @@ def test_pandas_blanks_of_every_make():
         }
     )
     codec = TableCodec.fit(table, TableOptions(missing="drop"))
-    observed = codec.encode(table, missing="keep").observed
+    observed = codec.encode(table, missing="unobserved").observed
     assert observed.tolist() == [[True] * 5, [False] * 5, [True] * 5]
     assert [column.kind for column in codec.columns] == ["integer", "text", "integer", "text", "text"]
 
@@ -298,7 +298,7 @@ def test_states_out_of_the_space_are_refused():
 def test_blanks_are_filled_as_the_table_spells_its_values_and_nothing_else_changes():
     codec = TableCodec.fit(pl.DataFrame({"a": [1, 2], "b": ["x", "y"]}))
     table = csv_frame('note,b,a\nk,x,1.0\nl,,1.0\n"m,",y,\nn,,\n')
-    rows = codec.encode(table, missing="keep")
+    rows = codec.encode(table, missing="unobserved")
     filled = codec.fill(table, rows, torch.tensor([[[0, 0], [0, 1], [0, 1], [1, 0]]]), None)
     assert filled.rows() == [("k", "x", "1.0"), ("l", "y", "1.0"), ("m,", "y", "1.0"), ("n", "x", "2")]
     assert filled.names == table.names
@@ -313,13 +313,13 @@ def test_blanks_are_filled_as_the_table_spells_its_values_and_nothing_else_chang
 def test_rows_that_were_skipped_keep_their_blanks_and_a_column_of_draws_is_refused():
     codec = TableCodec.fit(pl.DataFrame({"a": ["u", "v"], "b": ["x", "y"]}))
     table = csv_frame("a,b\nu,\nw,\n,y\n")
-    rows = codec.encode(table, missing="keep", unknown="skip")
+    rows = codec.encode(table, missing="unobserved", unknown="skip")
     assert (rows.kept.tolist(), rows.unknown) == ([0, 2], 1)
     filled = codec.fill(table, rows, torch.tensor([[[0, 1], [1, 1]]]), None)
     assert filled.rows() == [("u", "y"), ("w", None), ("v", "y")]
     counted = csv_frame("a,b,draw\nu,,1\n")
     with pytest.raises(InputError, match="a table without a column 'draw'"):
-        codec.fill(counted, codec.encode(counted, missing="keep"), torch.zeros((1, 1, 2), dtype=torch.long), 2)
+        codec.fill(counted, codec.encode(counted, missing="unobserved"), torch.zeros((1, 1, 2), dtype=torch.long), 2)
 
 
 def test_texts_that_other_programs_leave_blank_are_noted_with_their_option():

@@ -149,7 +149,7 @@ def test_conditions_that_make_no_sense_are_refused(codec):
 def test_blanks_are_filled_and_nothing_else(codec):
     states = some_states(codec)[:4]
     data = codec.decode(states)
-    rows = codec.encode(data, missing="keep")
+    rows = codec.encode(data, missing="unobserved")
     filled = codec.fill(data, rows, (states * 0)[None], None)
     assert torch.equal(codec.encode(filled).states.long(), states)  # there was none
     flags = torch.ones_like(rows.observed).clone()

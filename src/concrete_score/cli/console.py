@@ -281,9 +281,10 @@ _READING = (
     ),
     click.option(
         "--missing",
-        type=click.Choice(MISSING[:3]),
-        help="Blank cells: refuse them (the default), drop their rows, or make them a category.",
+        type=click.Choice(MISSING),
+        help="Blank cells: not observed (the default for tables); drop their rows; make them a category; or refuse.",
     ),
+    click.option("--weight", metavar="COLUMN", help="A column that says as how many rows each row counts."),
     click.option(
         "--levels",
         metavar="L",
@@ -311,9 +312,8 @@ unknown_option = click.option(
 )
 missing_option = click.option(
     "--missing",
-    type=click.Choice(MISSING[:2]),
-    default=MISSING[0],
-    help="Blank cells: refuse them with a count (the default), or drop their rows.",
+    type=click.Choice([MISSING[0], MISSING[1], MISSING[3]]),
+    help="Blank cells: not observed (the default for tables); drop their rows; or refuse them with a count.",
 )
 passes_option = click.option(
     "--passes",
@@ -347,7 +347,7 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def with_reading(*args: Any, **given: Any) -> None:
         columns, drop, bins, na = (given.pop(name) for name in ("columns", "drop", "bins", "na"))
-        reading = {name: given.pop(name) for name in ("max_categories", "missing", "levels", "threshold")}
+        reading = {name: given.pop(name) for name in ("max_categories", "missing", "weight", "levels", "threshold")}
         reading |= {"columns": columns.split(",") if columns else None, "drop": list(drop) or None}
         reading |= {"bins": dict(map(_pair, bins)) or None, "na": list(na) or None}
         command(*args, reading=reading, **given)

@@ -175,10 +175,10 @@ class ImageCodec(Codec):
             )
         pixels = images.pixels
         none = np.zeros(len(pixels), bool)
-        blank = _blanks(images, negative=missing == "keep")
+        blank = _blanks(images, negative=missing == "unobserved")
         unseen = np.asarray(((pixels > self.top) & ~blank).any((1, 2))) if unknown == "skip" else none
         _check_greys(images, self.top, blank | unseen[:, None, None])
-        if missing not in ("drop", "keep") and blank.any():
+        if missing not in ("drop", "unobserved") and blank.any():
             came = f"{int(blank.sum())} in {int(blank.any((1, 2)).sum())} of {len(pixels)} images"
             fix = [Option("missing", "drop"), ("fill them first with ", Command("impute"))]
             raise InputError("no blank pixels", came, images.where, fix)

@@ -29,7 +29,8 @@ class TableOptions:
             categories otherwise.
         na: texts that mean a blank cell.
         max_categories: the most values a column may take.
-        missing: blank cells: ``refuse``, ``drop`` their rows, or make them a ``category``.
+        missing: blank cells: ``unobserved``, ``drop`` their rows, make them a ``category``, or ``refuse`` them.
+        weight: a column that says as how many rows each row counts; it is not modelled.
 
     >>> TableOptions(bins={"age": 1})
     Traceback (most recent call last):
@@ -42,10 +43,11 @@ class TableOptions:
     bins: Any = field(default_factory=dict)
     na: Any = ()
     max_categories: Any = MAX_CATEGORIES
-    missing: Any = "refuse"
+    missing: Any = MISSING[0]
+    weight: Any = None
 
     def __post_init__(self) -> None:
-        check_choice(self.missing, MISSING[:3], "missing")
+        check_choice(self.missing, MISSING, "missing")
         for option in ("columns", "drop", "na"):
             object.__setattr__(self, option, _texts(getattr(self, option), option))
         object.__setattr__(self, "max_categories", check_count(self.max_categories, Option("max-categories"), 2))
@@ -66,6 +68,7 @@ class TableOptions:
         columns, drop = ([_column(key, frame, name) for key in getattr(self, name)] for name in ("columns", "drop"))
         for key in self.bins if isinstance(self.bins, Mapping) else ():
             _column(key, frame, "bins")
+        drop += [] if self.weight is None else [_column(self.weight, frame, "weight")]
         names = [name for name in dict.fromkeys(columns or frame.names) if name not in drop]
         return Frame(frame.table.select(names), frame.form, frame.where, frame.named)
 
@@ -73,7 +76,7 @@ class TableOptions:
         """How many ranges each of the columns is cut into; those that were left out are not among them."""
         if not isinstance(self.bins, Mapping):
             return {name: self.bins for name, column in columns.items() if self._cannot_be_categories(column)}
-        return {name: count for key, count in self.bins.items() if (name := _name(key, frame)) in columns}
+        return {name: count for key, count in self.bins.items() if (name := column_name(key, frame)) in columns}
 
     def _cannot_be_categories(self, column: Column) -> bool:
         return column.kind == NUMBER or (column.numeric and len(column.known) > self.max_categories)
@@ -91,14 +94,14 @@ def _texts(values: Any, option: str) -> tuple[Any, ...]:
     return found
 
 
-def _name(key: Any, frame: Frame) -> str:
+def column_name(key: Any, frame: Frame) -> str:
     """A column's name; of an array, columns may also be called by number."""
     return f"x{key}" if not frame.named and isinstance(key, int | np.integer) else str(key)
 
 
 def _column(key: Any, frame: Frame, option: str) -> str:
     """The name of a column that an option names."""
-    name = _name(key, frame)
+    name = column_name(key, frame)
     if name not in frame.names:
         raise InputError("the name of a column", repr(key), (frame.where, Option(option)), nearest(name, frame.names))
     return name

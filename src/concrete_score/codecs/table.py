@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import torch
+from torch import Tensor
 
 from concrete_score import registry
 from concrete_score.codecs.base import (
@@ -24,7 +25,7 @@ from concrete_score.codecs.base import (
 from concrete_score.codecs.cells import Column
 from concrete_score.codecs.columns import BLANK, INTEGER, Categories, ColumnKind, column_from_json
 from concrete_score.codecs.columns import UNKNOWN as UNSEEN
-from concrete_score.codecs.inference import TableOptions, infer_columns, refuse_blanks
+from concrete_score.codecs.inference import TableOptions, column_name, infer_columns, refuse_blanks
 from concrete_score.data.frame import ARRAYS, DRAW, Array, Form, Frame, as_frame
 from concrete_score.defaults import MISSING, UNKNOWN
 from concrete_score.errors import Command, InputError, Option, Part, Text, nearest
@@ -59,8 +60,10 @@ class TableCodec(Codec):
     form: Form
     na: tuple[str, ...] = ()
     named: bool = True
+    weight: str | None = None
     kind = "table"
     noun = "rows"
+    missing = MISSING[0]
 
     @classmethod
     def fit(cls, data: Any, options: TableOptions | None = None) -> "TableCodec":
@@ -75,8 +78,10 @@ class TableCodec(Codec):
                 all in one message.
         """
         options = options or TableOptions()
-        frame = options.chosen(cls.accept(data))
-        return cls(infer_columns(frame, options), frame.form, tuple(options.na), frame.named)
+        whole = cls.accept(data)
+        frame = options.chosen(whole)
+        weight = None if options.weight is None else column_name(options.weight, whole)
+        return cls(infer_columns(frame, options), frame.form, tuple(options.na), frame.named, weight)
 
     @classmethod
     def infer(cls, data: Any, options: Mapping[str, Any]) -> "TableCodec":
@@ -116,7 +121,8 @@ class TableCodec(Codec):
         """
         check_choice(missing, MISSING, "missing")
         check_choice(unknown, UNKNOWN, "unknown")
-        frame = self._matched(self.accept(data))
+        whole = self.accept(data)
+        frame = self._matched(whole)
         states: list[Array] = []
         absent: dict[int, Array] = {}
         unseen: dict[int, Array] = {}
@@ -132,7 +138,8 @@ class TableCodec(Codec):
         if absent and missing in ("refuse", "category"):
             fix: list[Text] = [Option("missing", "drop"), ("fill them first with ", Command("impute"))]
             refuse_blanks(frame, {self.names[d]: int(mask.sum()) for d, mask in absent.items()}, fix)
-        return self._kept(frame, states, absent, unseen, missing)
+        found = self._kept(frame, states, absent, unseen, missing)
+        return found._replace(weights=self._weights(whole, found.kept))
 
     def decode(self, states: States) -> Frame:
         """States ``(N, D)`` to a table of the form that came in; `Frame.native` gives the object.
@@ -149,7 +156,7 @@ class TableCodec(Codec):
 
         >>> table = pl.DataFrame({"smoke": ["no", None], "age": [30, 41], "note": ["a", "b"]})
         >>> codec = TableCodec.fit(pl.DataFrame({"smoke": ["no", "yes"], "age": [30, 41]}))
-        >>> codec.fill(table, codec.encode(table, missing="keep"), torch.tensor([[[0, 0], [1, 1]]]), None).rows()
+        >>> codec.fill(table, codec.encode(table, missing="unobserved"), torch.tensor([[[0, 0], [1, 1]]]), None).rows()
         [('no', 30, 'a'), ('yes', 41, 'b')]
         """
         frame, times = self.accept(data), draws or 1
@@ -236,7 +243,7 @@ class TableCodec(Codec):
         for column in self.columns:
             bins |= column.parameters().get("bins", {})
         most = max(TableOptions.max_categories, *self.space.sizes)
-        return {"bins": bins or None, "na": list(self.na) or None, "max_categories": most}
+        return {"bins": bins or None, "na": list(self.na) or None, "max_categories": most, "weight": self.weight}
 
     def schema(self) -> dict[str, Any]:
         """One entry a column."""
@@ -258,6 +265,7 @@ class TableCodec(Codec):
             "form": {"kind": self.form.kind, "dtype": self.form.dtype},
             "na": list(self.na),
             "named": self.named,
+            **({} if self.weight is None else {"weight": self.weight}),
             "columns": [column.to_json() for column in self.columns],
         }
 
@@ -282,7 +290,10 @@ class TableCodec(Codec):
         found = tuple(column_from_json(each, f"{where}.columns[{d}]") for d, each in enumerate(columns))
         if len({column.name for column in found}) < len(found):
             raise InputError("a different name for every column", "the same name twice", where=f"{where}.columns")
-        return cls(found, form, tuple(na), bool(value.get("named", True)))
+        weight = value.get("weight")
+        if weight is not None and not isinstance(weight, str):
+            raise InputError("the name of a column", repr(weight)[:60], where=f"{where}.weight")
+        return cls(found, form, tuple(na), bool(value.get("named", True)), weight)
 
     def _names_in(self, frame: Frame) -> tuple[str, ...]:
         """The table's names of the codec's columns; by place where the table has no names."""
@@ -314,12 +325,33 @@ class TableCodec(Codec):
         whole = len(kept) == len(frame)
         chosen = states if whole else [cells[kept] for cells in states]
         observed = all_observed(len(kept), len(self.columns))
-        if absent and missing == "keep":
+        if absent and missing == "unobserved":
             observed = torch.ones((len(kept), len(self.columns)), dtype=torch.bool)
             for d, mask in absent.items():
                 observed[:, d] = torch.from_numpy(~mask[kept])
         stored = torch.from_numpy(_rows(chosen, _storage(self.space)))
         return Encoded(stored, observed, torch.from_numpy(kept), int(skipped.sum()), int(dropped.sum()))
+
+    def _weights(self, frame: Frame, kept: Tensor) -> Tensor | None:
+        """The weights of the rows that stay, where the table has the column of weights.
+
+        Raises:
+            InputError: a weight that is not a number from 0 on; its row is named.
+        """
+        if self.weight is None or self.weight not in frame.names:
+            return None
+        numbers = frame.table[self.weight].cast(pl.Float64, strict=False).fill_null(float("nan")).to_numpy()[kept]
+        wrong = ~(np.isfinite(numbers) & (numbers >= 0))
+        if wrong.any():
+            row = int(kept[int(wrong.argmax())])
+            came = repr(frame.table[self.weight][row])
+            where = f"{frame.where}: row {row}, column {self.weight!r}"
+            raise InputError(
+                "a weight, a number from 0 on", came, where, ("correct it, or leave out ", Option("weight"))
+            )
+        if not numbers.any():
+            raise InputError("some weight above 0", "none", f"{frame.where}: column {self.weight!r}")
+        return torch.from_numpy(numbers.copy())
 
     def _completed(
         self, cells: pl.Series, site: int, at: Array, rows: Encoded, states: States

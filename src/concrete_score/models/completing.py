@@ -164,12 +164,13 @@ def list_completions(space: Space, x: States, observed: Tensor) -> tuple[Tensor,
 
 
 def log_sum_by_row(values: Tensor, row: Tensor, count: int) -> Tensor:
-    """``log Σ exp`` of the values of each row ``(n,), (n,) -> (count,)``; -inf where a row has none.
+    """``log Σ exp`` of the values of each row ``(n, ...), (n,) -> (count, ...)``; -inf where a row has none.
 
     >>> log_sum_by_row(torch.tensor([0.0, 0.0, 1.0]), torch.tensor([0, 0, 1]), 2)
     tensor([0.6931, 1.0000])
     """
-    top = values.new_full((count,), -torch.inf).scatter_reduce(0, row, values.detach(), "amax")
+    at = row.reshape(-1, *(1,) * (values.ndim - 1)).expand_as(values)
+    top = values.new_full((count, *values.shape[1:]), -torch.inf).scatter_reduce(0, at, values.detach(), "amax")
     top = torch.where(top.isfinite(), top, 0.0)
-    total = values.new_zeros(count).index_add(0, row, (values - top[row]).exp())
+    total = torch.zeros_like(top).index_add(0, row, (values - top[row]).exp())
     return total.log() + top

@@ -139,6 +139,12 @@ class Completions:
             yield rows, self._states(rows, draw_categories(weights, unit)).transpose(0, 1)
 
     @torch.no_grad()
+    def log_marginals(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """``log Σ q`` over completions, of some rows at a time: which rows ``(R,)``, and their sums ``(R,)``."""
+        for rows, count in self._blocks():
+            yield rows, self._log_weights(rows, count, possible=False).logsumexp(-1)
+
+    @torch.no_grad()
     def cells(self) -> Iterator[tuple[Tensor, Cells]]:
         """The distributions of blank cells, of some rows at a time: which rows ``(R,)``, and their blanks.
 
@@ -164,8 +170,8 @@ class Completions:
             for rows in torch.split(found, max(1, BATCH // int(count))):
                 yield rows, int(count)
 
-    def _log_weights(self, rows: Tensor, count: int) -> Tensor:
-        """``log q`` of every completion ``(R, count)`` in float64."""
+    def _log_weights(self, rows: Tensor, count: int, possible: bool = True) -> Tensor:
+        """``log q`` of every completion ``(R, count)`` in float64; ``possible`` refuses rows of probability zero."""
         parts = []
         for part in _slices(count, len(rows), min(BATCH, max(1, CELLS // self.x.shape[-1]))):
             states = self._states(rows, torch.arange(part.start, part.stop, device=rows.device).expand(len(rows), -1))
@@ -175,7 +181,7 @@ class Completions:
             row = int(rows[(~(weights < torch.inf)).any(-1).nonzero()[0, 0]])
             raise RowError(row, "completions of a log-density below infinity", "another", "the model is broken")
         impossible = (weights == -torch.inf).all(-1)
-        if impossible.any():
+        if possible and impossible.any():
             raise Impossible(int(rows[impossible.nonzero()[0, 0]]))
         return weights
 

@@ -7,7 +7,10 @@ import torch
 from torch import Tensor
 
 from concrete_score.errors import InputError
-from concrete_score.models.completing import DRAWS, check_completes, complete_once
+from concrete_score.models.completing import DRAWS, LISTED, check_completes, complete_once
+
+CELLS = 2**22
+"""Cells (completions × sites) of rows that are filled at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +88,10 @@ class Examples:
         """With the blanks of each row filled by a draw of the model given what was seen of it (`complete_once`)."""
         if self.observed is None:
             return self
-        filled = complete_once(model, self.states.long(), self.observed, DRAWS, generator)
-        return Examples(filled, None, self.weights)
+        step = max(1, CELLS // (LISTED * DRAWS * self.states.shape[-1]))
+        parts = zip(torch.split(self.states, step), torch.split(self.observed, step), strict=True)
+        filled = [complete_once(model, x.long(), observed, DRAWS, generator) for x, observed in parts]
+        return Examples(torch.cat(filled), None, self.weights)
 
     def check(self, model: Any) -> None:
         """Refuse rows with blanks of a model that cannot fill them.
