@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from concrete_score import runs
 from concrete_score.codecs import TableCodec, TableOptions
 from concrete_score.data.frame import Frame, as_frame
-from concrete_score.defaults import TOP, VALID_FRACTION
+from concrete_score.defaults import TOP, UNKNOWN, VALID_FRACTION
 from concrete_score.errors import InputError, Option, check_count
 from concrete_score.fitting import PIECES, SETTINGS, Plan, Request, prepare
 from concrete_score.likelihood import LogLikelihood
@@ -26,8 +26,8 @@ from concrete_score.training.progress import training_progress
 from concrete_score.training.recipe import Recipe, TrainingSettings
 
 Numbers = npt.NDArray[np.float64]
-_READING = ("columns", "drop", "bins", "na", "max_categories", "missing")
-_NEVER_NONE = ("missing", "max_categories", "valid_fraction")
+_READING = ("columns", "drop", "bins", "na", "max_categories", "missing", "weight")
+_NEVER_NONE = ("missing", "valid_fraction")
 """Parameters whose default is a value: None is no way to ask for it."""
 
 
@@ -48,8 +48,8 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         options: any other setting, as ``csm fit --set`` takes them: ``{"model.hidden": 300, "average": 0.999}``.
         bins: columns of numbers to cut into quantile ranges, ``{"age": 10}``; or one count for every column that
             could not be categories otherwise. Without, such columns are refused.
-        missing: blank cells (NaN, None, null) in training: ``refuse``, ``drop`` their rows, or make them a
-            ``category``.
+        missing: blank cells (NaN, None, null) in training: ``unobserved``, so that a row counts by the probability of
+            its other cells; ``drop`` their rows; make them a ``category``; or ``refuse`` them.
         max_categories: the most values a column may take.
         valid_fraction: the share of rows held out where `fit` gets no ``valid``.
         random_state: a whole number; names all randomness, also that of `sample` and `impute`.
@@ -59,6 +59,7 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         drop: columns to leave out.
         na: texts that mean a blank cell.
         unknown: rows with values never seen in training: ``refuse`` them, or ``skip`` them.
+        weight: a column that says as how many rows each row counts in training; it is not modelled.
 
     Attributes:
         n_features_in_, feature_names_in_: how many columns there were, and their names, if they had any.
@@ -99,7 +100,8 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         columns: Any = None,
         drop: Any = None,
         na: Any = None,
-        unknown: Any = "refuse",
+        unknown: Any = UNKNOWN[0],
+        weight: Any = None,
     ) -> None:
         self.model = model
         self.objective = objective
@@ -121,6 +123,7 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         self.drop = drop
         self.na = na
         self.unknown = unknown
+        self.weight = weight
 
     def fit(self, X: Any, y: Any = None, valid: Any = None) -> "ConcreteScoreEstimator":
         """Learn a model of the rows of ``X``.
@@ -146,10 +149,16 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         return self._ready(job.plan, job.codec, fit.model, job.facts, job.config)
 
     def sample(
-        self, n: int = 1, given: Any = None, *, sampler: str | None = None, random_state: int | None = None
+        self,
+        n: int = 1,
+        given: Any = None,
+        *,
+        sampler: str | None = None,
+        random_state: int | None = None,
+        blanks: bool = False,
     ) -> Any:
         """``n`` rows drawn from the model, in the kind of the training table; see `Model.sample`."""
-        return self._model.sample(n, given, sampler=sampler, random_state=random_state)
+        return self._model.sample(n, given, sampler=sampler, random_state=random_state, blanks=blanks)
 
     def score_samples(self, X: Any) -> Numbers:
         """``log q(x)`` of each row in nats ``(N,)``; see `Model.score_samples`."""
@@ -189,7 +198,7 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
         Rows of a pandas frame keep its index; ``draws`` copies of an array come as ``(draws, N, D)``.
         """
-        found = self._model.impute(self._given(X, missing="unobserved"), draws, random_state=random_state)
+        found = self._model.impute(self._given(X, filling=True), draws, random_state=random_state)
         if isinstance(found, np.ndarray) and draws is not None:
             return found.reshape(draws, -1, found.shape[-1])
         if draws is None and hasattr(X, "index") and hasattr(found, "index"):
@@ -271,7 +280,7 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
     def _ready(self, plan: Plan, codec: Any, model: Any, facts: Any, config: Any) -> "ConcreteScoreEstimator":
         self._plan, self.codec_, self.model_, self._facts, self._config = plan, codec, model, facts, config
-        self._answers = Model.of(deepcopy(model), codec, seed=plan.settings.seed)
+        self._answers = Model.of(deepcopy(model), codec, seed=plan.settings.seed, facts=facts)
         self.fitted_ = self._answers.fitted
         return self
 
@@ -280,14 +289,15 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self._answers
 
-    def _given(self, X: Any, missing: str = "refuse") -> Any:
+    def _given(self, X: Any, filling: bool = False) -> Any:
         """A table for the fitted model: columns are found by name, or by place where either side has no names."""
         check_is_fitted(self)
         frame = self._frame(X)
         if not (frame.named and self.codec_.named) and not isinstance(X, Frame):
             validate_data(self, X, reset=False, skip_check_array=True)
+        missing = "refuse" if self.missing == "refuse" and not filling else None
         try:
-            return self._model.read(frame, missing=missing, unknown=self.unknown)
+            return self._model.read(frame, missing=missing, unknown=self.unknown, filling=filling)
         except InputError as error:
             # The parameter `missing` is that of the training: here it would not help.
             fixes = error.fix if isinstance(error.fix, list) else [error.fix]

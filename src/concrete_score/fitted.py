@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,10 +13,13 @@ from concrete_score.defaults import TOP
 from concrete_score.errors import InputError, Option, check_count
 from concrete_score.likelihood import Budget, LogLikelihood, exact, exact_sampler, sandwich
 from concrete_score.likelihood.exact import check_rows, row_log_densities
+from concrete_score.likelihood.observed import ObservedLogDensities, observed_log_densities
+from concrete_score.likelihood.ratios import COMPLETED, observed_log_ratios, top_changes
 from concrete_score.likelihood.variational import variational
 from concrete_score.likelihood.views import RATIOS, Views, refuse_impossible
 from concrete_score.neighborhoods import hamming
-from concrete_score.protocols import Neighborhood
+from concrete_score.protocols import SiteNeighborhood
+from concrete_score.randomness import generator as named_generator
 from concrete_score.samplers.completions import Cells, Impossible, RowName, row_by_number
 from concrete_score.samplers.conditional import Conditioner
 from concrete_score.samplers.from_noise import Watch, from_noise
@@ -211,11 +215,19 @@ class Fitted:
         budget: Budget | None = None,
         progress: Progress | None = None,
         row_name: RowName = row_by_number,
+        *,
+        observed: Any = None,
     ) -> LogLikelihood:
         """The mean log-likelihood of rows ``(N, D)``: exact, by enumeration, or between bounds.
 
-        See docs/mathematics.md, "Likelihood bounds".
+        Rows with blanks count by the probability of what is ``observed`` ``(N, D)``; where that is neither exact nor
+        summed over all completions, the mean is bounded from below by importance-weighted draws.
+
+        See docs/mathematics.md, "Likelihood bounds" and "Blanks".
         """
+        if _has_blanks(observed):
+            seen = self._observed(states, observed, generator, row_name)
+            return seen.mean(self.space.num_sites, self.views.warnings)
         rows = check_rows(self.space, states)
         if self.views.levels is not None:
             draws = 2 * min(max(PASSES // (2 * len(rows)), 4), 32)
@@ -231,23 +243,53 @@ class Fitted:
         return sandwich(self.views.density, rows, generator, budget, progress=progress, row_name=row_name)
 
     @torch.no_grad()
-    def row_log_likelihoods(self, states: Any, row_name: RowName = row_by_number) -> Float[Tensor, " rows"] | None:
-        """``log q(x)`` of each row ``(N,)`` in float64; None where it cannot be had exactly."""
+    def row_log_likelihoods(
+        self,
+        states: Any,
+        row_name: RowName = row_by_number,
+        *,
+        observed: Any = None,
+        generator: torch.Generator | None = None,
+    ) -> Float[Tensor, " rows"] | None:
+        """``log q(x)`` of each row ``(N,)`` in float64; None where it cannot be had exactly.
+
+        Of rows with blanks, ``log q(observed cells)``: exact where their completions are few, else a bound below it by
+        importance-weighted draws.
+        """
+        if _has_blanks(observed):
+            return self._observed(states, observed, self._random(generator), row_name).values
         rows = check_rows(self.space, states)
         known = None if self.views.levels is not None else self.views.normalized
         return None if known is None else row_log_densities(known, rows, row_name=row_name)
 
     @torch.no_grad()
-    def log_ratios(self, states: Any, neighborhood: Neighborhood | None = None) -> Float[Tensor, "rows slots"]:
+    def log_ratios(
+        self,
+        states: Any,
+        neighborhood: SiteNeighborhood | None = None,
+        *,
+        observed: Any = None,
+        generator: torch.Generator | None = None,
+        row_name: RowName = row_by_number,
+    ) -> Float[Tensor, "rows slots"]:
         """``log q(N(x)_k) - log q(x)`` of rows ``(N, K)``; `hamming`, all single changes, by default.
+
+        Of rows with blanks, the ratios of what is ``observed`` ``(N, D)``; changes of a blank cell are NaN.
 
         Raises:
             InputError: a row of probability zero, or a score model that does not know these ratios.
         """
-        rows = check_rows(self.space, states)
         wanted = neighborhood or hamming(self.space)
         check_same_space(wanted.space, self.space, "neighborhood and data")
-        return self.views.log_ratios(rows, wanted)
+        if not _has_blanks(observed):
+            return self.views.log_ratios(check_rows(self.space, states), wanted)
+        x, known = self._checked(states, observed)
+        random, conditioner = self._random(generator), self._conditioner(None, row_name)
+
+        def fill(draws: int) -> Tensor:
+            return conditioner.draw(x, known, draws, random).states
+
+        return observed_log_ratios(self.views, x, known, wanted, random, fill, row_name)
 
     @torch.no_grad()
     def explain(
@@ -255,6 +297,9 @@ class Fitted:
         states: Any,
         top: int = TOP,
         row_name: RowName = row_by_number,
+        *,
+        observed: Any = None,
+        generator: torch.Generator | None = None,
         log_sizes: Mapping[int, Tensor] | None = None,
     ) -> Changes:
         """The ``top`` single changes of each row that raise its probability most, negative ones included.
@@ -263,25 +308,27 @@ class Fitted:
             states: ``(N, D)``.
             top: at most so many of each row.
             row_name: what a row is called in messages.
+            observed: which cells are known, bool ``(N, D)``; the others change in no answer (see `log_ratios`).
+            generator: the source of draws, where there are blanks.
             log_sizes: of sites whose values stand for several cells, the logarithm of how many ``(V,)``: their
                 log-ratios are then those of one cell, on average.
         """
         check_count(top, "top")
-        rows, changes = check_rows(self.space, states), hamming(self.space)
-        if self.views.score is None:  # by its place among all rows, before any work
+        changes, blanks = hamming(self.space), _has_blanks(observed)
+        rows, known = self._checked(states, observed) if blanks else (check_rows(self.space, states), None)
+        if self.views.score is None and known is None:  # by its place among all rows, before any work
             refuse_impossible(self.model, rows, row_name)
-        step = max(1, RATIOS // max(1, changes.num_slots))
+        random = self._random(generator)
+        step = max(1, RATIOS // max(1, changes.num_slots) // (COMPLETED if blanks else 1))
         parts = []
         for start in range(0, len(rows), step):
-            x = rows[start : start + step]
-            ratio = self.log_ratios(x).double()
+            part = slice(start, start + step)
+            seen, named = None if known is None else known[part], partial(_from, row_name, start)
+            ratio = self.log_ratios(rows[part], observed=seen, generator=random, row_name=named).double()
             if log_sizes:
-                ratio = ratio + self._per_cell(x, changes, log_sizes)
-            ratio, slot = ratio.sort(dim=-1, descending=True, stable=True)
-            ratio, slot = ratio[:, :top], slot[:, :top]
-            site, value = changes.edit(x[:, None].expand(*slot.shape, -1), slot)
-            row = torch.arange(start, start + len(x), device=x.device)[:, None].expand_as(slot)
-            parts.append([part.flatten() for part in (row, site, x.gather(1, site), value, ratio)])
+                ratio = ratio + self._per_cell(rows[part], changes, log_sizes)
+            row, *found = top_changes(changes, rows[part], ratio, top)
+            parts.append([row + start, *found])
         return Changes(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
     def _per_cell(self, x: Tensor, changes: Any, log_sizes: Mapping[int, Tensor]) -> Tensor:
@@ -347,6 +394,19 @@ class Fitted:
         order = (row * self.space.num_sites + site).argsort()
         return Cells(row[order], site[order], log_probs[order])
 
+    def _observed(self, states: Any, observed: Any, random: torch.Generator, name: RowName) -> ObservedLogDensities:
+        """The likelihoods of what is observed of rows."""
+        density = None if self.views.levels is not None else self.views.normalized
+        return observed_log_densities(density, *self._checked(states, observed), random, name)
+
+    def _checked(self, states: Any, observed: Any) -> tuple[Tensor, Tensor]:
+        """Rows with 0 in blank cells, and which are known, on the model's device."""
+        rows, known = check_query(states, observed, self.space)
+        return check_rows(self.space, rows), known
+
+    def _random(self, given: torch.Generator | None) -> torch.Generator:
+        return named_generator(0, "blanks", device=self.views.device or "cpu") if given is None else given
+
     def _conditioner(
         self,
         sampler: str | None,
@@ -385,6 +445,15 @@ class Fitted:
             where=Option("given"),
             fix="ask for something that can happen",
         )
+
+
+def _has_blanks(observed: Any) -> bool:
+    return observed is not None and not bool(torch.as_tensor(observed).all())
+
+
+def _from(row_name: RowName, start: int, row: int) -> str:
+    """What a row is called that is counted from ``start``."""
+    return row_name(start + row)
 
 
 def most_probable(log_probs: Float[Tensor, "cells values"]) -> Integer[Tensor, " cells"]:

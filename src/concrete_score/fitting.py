@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from concrete_score.codecs import Codec, TableCodec, codec_of
 from concrete_score.codecs.base import is_data
 from concrete_score.data import load
 from concrete_score.data.catalog import brings_held_out
-from concrete_score.defaults import VALID_FRACTION
+from concrete_score.defaults import UNKNOWN, VALID_FRACTION
 from concrete_score.errors import InputError, Option, Part
 from concrete_score.files import canonical_json
 from concrete_score.protocols import Objective
@@ -27,6 +27,8 @@ from concrete_score.shapes import States
 from concrete_score.spaces import Space
 from concrete_score.training.choice import Choice, fit_to_rows
 from concrete_score.training.events import Event, Finished, History
+from concrete_score.training.examples import Examples
+from concrete_score.training.patterns import BlankPatterns
 from concrete_score.training.recipe import Built, Recipe, TrainingSettings, sort_settings
 
 PIECES = {"model": "models", "objective": "objectives", "edges": "edges", "neighborhood": "neighborhoods"}
@@ -35,6 +37,7 @@ SETTINGS = ("steps", "minutes", "batch_size", "lr")
 """The settings of a training that have an option of their own."""
 _OBJECTS: Mapping[str, Any] = {"model": nn.Module, "objective": Objective}
 """Pieces that Python may also give as objects."""
+Rows = TypeVar("Rows", Tensor, Examples)
 Say = Callable[[Any], None]
 """Receives messages: text, or parts of it with options that each skin spells."""
 
@@ -58,7 +61,7 @@ class Request:
     data: Any
     valid: Any = None
     valid_fraction: Any = None
-    unknown: Any = "refuse"
+    unknown: Any = UNKNOWN[0]
     data_dir: str | None = None
     reading: Mapping[str, Any] = field(default_factory=dict)
     pieces: Mapping[str, Any] = field(default_factory=dict)
@@ -83,7 +86,7 @@ class Plan:
         """The settings of the training."""
         return self.choice.settings
 
-    def fit_to_rows(self, rows: States, space: Space) -> "Plan":
+    def fit_to_rows(self, rows: States | Examples, space: Space) -> "Plan":
         """The plan with what depends on the rows; a model that came as an object starts as it is."""
         found = fit_to_rows(self.choice, rows, space)
         return replace(self, choice=found._replace(recipe=self.recipe) if "model" in self.objects else found)
@@ -121,12 +124,13 @@ class Fit(NamedTuple):
 class Job:
     """One fit, ready to train: the data as states, the codec, the plan, and what a run keeps of them.
 
-    ``config`` is ``{recipe, training, valid_fraction, missing}`` and ``facts`` is ``{rows, sha256, valid}``.
+    ``config`` is ``{recipe, training, valid_fraction, missing}`` and ``facts`` is ``{rows, sha256, valid}``, with
+    ``blanks``, the patterns of blank cells, where there are any.
     """
 
     codec: Codec
-    rows: Tensor
-    valid: Tensor | None
+    rows: Examples
+    valid: Examples | None
     plan: Plan
     config: dict[str, Any]
     facts: dict[str, Any]
@@ -136,6 +140,12 @@ class Job:
     def built(self) -> Built:
         """Model and objective, built once."""
         return self.plan.build(self.codec.space)
+
+    def check(self) -> None:
+        """Refuse pieces that do not fit one another, or rows with blanks that the model cannot fill."""
+        for rows in (self.rows, self.valid):
+            if rows is not None:
+                rows.check(self.built.model)
 
     def create(self, out: str | Path, *, force: bool = False) -> Run:
         """Begin the run directory of a new fit; an opened one is given back."""
@@ -195,7 +205,7 @@ def load_data(data: Any, split: str, data_dir: str | None = None, say: Say = lam
     return codec_of("image" if getattr(data, "ndim", 2) > 2 else "table").accept(data)
 
 
-def hold_out(states: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
+def hold_out(states: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:
     """Training rows and held-out rows, divided at random; at least one row is left to learn from.
 
     >>> train, valid = hold_out(torch.arange(20).reshape(10, 2), 0.2, seed=0)
@@ -207,10 +217,14 @@ def hold_out(states: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor
     return states[order[count:]], states[order[:count]]
 
 
-def states_digest(states: Tensor) -> str:
-    """SHA-256 of a table's type, shape and values, in hex."""
-    total = hashlib.sha256(canonical_json([str(states.dtype), list(states.shape)]))
-    total.update(states.contiguous().view(torch.uint8).numpy().data)
+def states_digest(states: Tensor | Examples) -> str:
+    """SHA-256 of a table's type, shape and values, in hex; also of blanks and weights, if there are any."""
+    examples = Examples.of(states)
+    total = hashlib.sha256()
+    for part in (examples.states, examples.observed, examples.weights):
+        if part is not None:
+            total.update(canonical_json([str(part.dtype), list(part.shape)]))
+            total.update(part.contiguous().view(torch.uint8).numpy().data)
     return total.hexdigest()
 
 
@@ -245,7 +259,7 @@ def _begun(request: Request, say: Say) -> Job:
     TrainingSettings.of(settings)  # an unusable value is refused before the data are read
     data = load_data(request.data, "train", request.data_dir, say)
     codec = codec_of(data.kind).infer(data, request.reading)
-    missing = str(request.reading.get("missing") or "refuse")
+    missing = str(request.reading.get("missing") or codec.missing)
     states, valid, facts = _encoded(request, codec, data, missing, say)
     plan = Plan(codec.choose(recipe, settings), objects)
     rows, valid = (states, valid) if valid is not None else hold_out(states, fraction, plan.settings.seed)
@@ -257,7 +271,7 @@ def _begun(request: Request, say: Say) -> Job:
         "training": plan.settings.to_json(),
     }
     job = Job(codec, rows, valid, plan, config, facts)
-    _ = job.built  # pieces that do not fit are refused before anything is written or reported
+    job.check()  # pieces that do not fit are refused before anything is written or reported
     _report(job, say)
     return job
 
@@ -276,11 +290,14 @@ def _resumed(request: Request, stored: Run, say: Say) -> Job:
 
 def _encoded(
     request: Request, codec: Codec, data: Any, missing: str, say: Say
-) -> tuple[Tensor, Tensor | None, dict[str, Any]]:
+) -> tuple[Examples, Examples | None, dict[str, Any]]:
     """The data as states, the held-out states if any were given, and what a run keeps to know both again."""
-    reading = {"missing": "drop" if missing == "drop" else "refuse", "unknown": request.unknown}
+    # Where blank is a category, those of columns that had none in training are refused.
+    reading = {"missing": "refuse" if missing == "category" else missing, "unknown": request.unknown}
     states = _encode(codec, data, reading, say)
     facts: dict[str, Any] = {"rows": len(states), "sha256": states_digest(states), "valid": None}
+    if states.observed is not None:
+        facts["blanks"] = BlankPatterns.of(states.observed, states.weights).to_json()
     valid = _held_out(request, codec, reading, say)
     if valid is not None:
         facts["valid"] = {"rows": len(valid), "sha256": states_digest(valid)}
@@ -359,7 +376,7 @@ def _same_codec(stored: Run, data: Any, request: Request) -> Codec:
     return codec
 
 
-def _held_out(request: Request, codec: Codec, reading: Mapping[str, str], say: Say) -> Tensor | None:
+def _held_out(request: Request, codec: Codec, reading: Mapping[str, str], say: Say) -> Examples | None:
     """The held-out rows that were given, or that a named set brings."""
     spec = request.valid if request.valid is not None else request.data if brings_held_out(request.data) else None
     if spec is None:
@@ -373,12 +390,22 @@ def _held_out(request: Request, codec: Codec, reading: Mapping[str, str], say: S
     return _encode(codec, data, reading, say)
 
 
-def _encode(codec: Codec, data: Any, reading: Mapping[str, str], say: Say) -> Tensor:
+def _encode(codec: Codec, data: Any, reading: Mapping[str, str], say: Say) -> Examples:
     found = codec.encode(data, missing=reading["missing"], unknown=reading["unknown"])
     for count, what in ((found.blank, "blank cells dropped"), (found.unknown, "unseen values skipped")):
         if count:
             say(f"{data.where}: {count:,} {codec.noun} with {what}")
-    return found.states
+    examples = Examples.of(found.states, found.observed, found.weights)
+    if blank := examples.blank_cells:
+        share = blank / examples.states.numel()
+        meaning = "they count as not observed, and are taken to be missing at random"
+        say(
+            (
+                f"{data.where}: {blank:,} cells ({share:.1%}) are blank: {meaning}; or use ",
+                Option("missing", "category"),
+            )
+        )
+    return examples
 
 
 def _fraction(value: Any, default: float | None = None) -> Any:

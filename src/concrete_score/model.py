@@ -4,10 +4,10 @@ What `concrete_score.load` gives for a run directory of any kind of data; the co
 """
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import exp, isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from concrete_score import registry, runs
 from concrete_score.codecs import Codec
 from concrete_score.codecs.columns import as_text
 from concrete_score.data.frame import ARRAYS, Form, Frame
-from concrete_score.defaults import FILLS, TOP, UNKNOWN
+from concrete_score.defaults import FILLS, MISSING, TOP, UNKNOWN
 from concrete_score.errors import Command, InputError, Option, check_count, nearest
 from concrete_score.fitted import Changes, Drawn, Fitted, Progress
 from concrete_score.fitting import Say, load_data
@@ -33,6 +33,7 @@ from concrete_score.randomness import generator
 from concrete_score.runs import Run
 from concrete_score.samplers.completions import Cells
 from concrete_score.samplers.from_noise import Watch
+from concrete_score.training.patterns import BlankPatterns
 
 _LIKELIHOODS = ("log_likelihood", "lower", "upper", "raise_")
 
@@ -122,6 +123,7 @@ class Model:
         fitted: the trained model's answers about states.
         run: the run directory it was read from, if any.
         seed: names the randomness of answers that get no ``random_state``.
+        patterns: which cells of the training rows were blank together, if any were.
 
     Data are given as a path, the name of a data set, or a Python object of the run's kind: a data frame or an array
     ``(N, D)`` for a table, an array ``(N, H, W)`` for images.
@@ -131,13 +133,19 @@ class Model:
     fitted: Fitted
     run: Run | None = field(default=None, repr=False)
     seed: int = 0
+    patterns: BlankPatterns | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, model: Any, codec: Codec, run: Run | None = None, seed: int = 0) -> "Model":
-        """A trained model with its codec; it is converted to double precision where the codec wants that."""
+    def of(cls, model: Any, codec: Codec, run: Run | None = None, seed: int = 0, facts: Any = None) -> "Model":
+        """A trained model with its codec; it is converted to double precision where the codec wants that.
+
+        ``facts`` are those of its training data, as a run keeps them.
+        """
         answers = model.double() if codec.precise else model
         fitted = Fitted(answers, codec.space, describe=codec.describe, from_noise=codec.from_noise)
-        return cls(codec, fitted, run, seed)
+        blanks = dict(facts or {}).get("blanks")
+        patterns = None if blanks is None else BlankPatterns.from_json(blanks, codec.space.num_sites, "data.blanks")
+        return cls(codec, fitted, run, seed, patterns)
 
     @classmethod
     def open(cls, path: str | Path | Run, *, device: str | torch.device = "cpu", seed: int | None = None) -> "Model":
@@ -150,7 +158,7 @@ class Model:
         with runs.untrusted(run):
             codec = run.codec
             model = run.model().to(device)
-            return cls.of(model, codec, run, run.settings.seed if seed is None else seed)
+            return cls.of(model, codec, run, run.settings.seed if seed is None else seed, run.info["data"])
 
     @property
     def untrained(self) -> bool:
@@ -162,12 +170,18 @@ class Model:
         self,
         data: Any,
         *,
-        missing: str = "refuse",
+        missing: str | None = None,
         unknown: str = UNKNOWN[0],
         data_dir: str | None = None,
         say: Say = lambda message: None,
+        filling: bool = False,
     ) -> Given:
         """Data as states, read once; what the other methods do first with data that is not `Given` yet.
+
+        Args:
+            missing: blank cells: ``unobserved`` (rows count by their other cells), ``drop`` their rows, or ``refuse``;
+                for tables unobserved by default.
+            filling: whether blanks are there to be filled.
 
         Raises:
             InputError: not data of the run's kind, or cells that are blank or unknown; row and column are named.
@@ -176,11 +190,15 @@ class Model:
             return data
         found = load_data(data, "test", data_dir, say) if isinstance(data, str | Path) else data
         found = self.codec.accept(found)
+        missing = missing or (MISSING[0] if filling else self.codec.missing)
         rows = self.codec.encode(found, missing=missing, unknown=unknown)
-        left = "left as they are" if missing == "unobserved" else "skipped"
         notes = []
         if rows.unknown:
+            left = "left as they are" if filling else "skipped"
             notes.append(f"{rows.unknown} {self.codec.noun} with values never seen in training {left}")
+        if not filling and not rows.observed.all():
+            count = int((~rows.observed.all(1)).sum())
+            notes.append(f"{count} {self.codec.noun} with blanks, which count as not observed")
         if rows.blank:
             notes.append(f"{rows.blank} {self.codec.noun} with blanks dropped")
         if rows.unseen is not None and rows.unseen.any():
@@ -191,7 +209,13 @@ class Model:
         return Given(found, rows, tuple(notes), tuple(self.codec.warnings(found, rows)))
 
     def sample(
-        self, n: int = 1, given: Any = None, *, sampler: str | None = None, random_state: int | None = None
+        self,
+        n: int = 1,
+        given: Any = None,
+        *,
+        sampler: str | None = None,
+        random_state: int | None = None,
+        blanks: bool = False,
     ) -> Any:
         """``n`` rows drawn from the model, in the kind of the training data.
 
@@ -200,16 +224,19 @@ class Model:
             given: only rows with these values, ``{"smoke": "yes"}``; columns without names are called by number.
             sampler: a name of ``csm list kernels``; by default what is exact, if anything is.
             random_state: the model's own by default, so that two calls give the same rows.
+            blanks: whether some cells are left blank, as those of the training rows were.
 
         Raises:
-            InputError: no such column or value, or an impossible condition.
+            InputError: no such column or value, or an impossible condition; or nothing was blank in training.
         """
+        leave_blanks = self.blanker(random_state) if blanks else None
         if given is not None and not isinstance(given, Mapping):
             raise InputError("a mapping such as {'smoke': 'yes'}", type(given).__name__, Option("given"))
         parts = list(self.sample_parts(n, given, sampler=sampler, random_state=random_state))
         _warn(parts[0].warnings)
         states = torch.cat([part.states for part in parts])
-        return next(self.decoded([states], random_state)).native()
+        drawn = next(self.decoded([states], random_state))
+        return (drawn if leave_blanks is None else leave_blanks(drawn)).native()
 
     def decoded(self, parts: Iterable[Tensor], random_state: int | None = None) -> Iterator[Any]:
         """Drawn states, in parts, as data: numbers are drawn inside their ranges, identifiers go on."""
@@ -217,6 +244,17 @@ class Model:
         for states in parts:
             yield self.codec.decode(states, random, first=first)
             first += len(states)
+
+    def blanker(self, random_state: int | None = None) -> Callable[[Frame], Frame]:
+        """What leaves cells of sampled tables blank, in patterns drawn from those of the training rows.
+
+        Raises:
+            InputError: nothing was blank in training.
+        """
+        patterns, random = self.patterns, self.generator("blank patterns", random_state)
+        if patterns is None:
+            raise InputError("a model of data with blanks", "one without", Option("blanks"), "leave it out")
+        return partial(patterns.leave, names=self.codec.names, generator=random)
 
     def sample_parts(
         self,
@@ -247,14 +285,15 @@ class Model:
         given = self.read(data)
         random = self.generator("evaluate", random_state)
         with given.named():
-            found = self.fitted.evaluate(self._states(given), random, budget, progress, row_name=given.row_name)
+            states, observed = self._cells(given)
+            found = self.fitted.evaluate(states, random, budget, progress, given.row_name, observed=observed)
             found = self._with_inside(found, given)
         if not isinstance(data, Given):
             _warn(found.warnings)
         return found
 
     def score_samples(self, data: Any) -> npt.NDArray[np.float64]:
-        """``log q(x)`` of each row in nats ``(N,)``.
+        """``log q(x)`` of each row in nats ``(N,)``; of rows with blanks, that of the cells that are there.
 
         Raises:
             InputError: the model has no exact log-likelihood; `evaluate` bounds its mean.
@@ -269,12 +308,13 @@ class Model:
     def log_ratios(self, data: Any) -> npt.NDArray[np.float64]:
         """``log q(x with one cell changed) - log q(x)`` for every row and change ``(N, Σ sizes)``.
 
-        One entry for every value of every site, as `changes` names them; 0 where the cell has that value already.
+        One entry for every value of every site, as `changes` names them; 0 where the cell has that value already, NaN
+        where it is blank.
         """
-        states = self._states(self.read(data))
-        found = by_value(self.fitted.log_ratios(states).double(), states, self.codec.space.sizes)
-        ratios: npt.NDArray[np.float64] = found.numpy(force=True)
-        return ratios
+        states, observed = self._cells(self.read(data))
+        ratios = self.fitted.log_ratios(states, observed=observed, generator=self.generator("ratios")).double()
+        found: npt.NDArray[np.float64] = by_value(ratios, states, self.codec.space.sizes, observed).numpy(force=True)
+        return found
 
     @property
     def changes(self) -> list[tuple[str, str]]:
@@ -293,8 +333,10 @@ class Model:
     def explanation(self, given: Given, top: int = TOP) -> Explanation:
         """As `explain`, in plain lists."""
         with given.named():
+            states, observed = self._cells(given)
+            random = self.generator("ratios")
             found: Changes = self.fitted.explain(
-                self._states(given), top, row_name=given.row_name, log_sizes=self._log_sizes
+                states, top, given.row_name, observed=observed, generator=random, log_sizes=self._log_sizes
             )
         sites = found.site.tolist()
         natives = {d: self.codec.natives(d) for d in set(sites)}
@@ -325,7 +367,7 @@ class Model:
                 or its ``mode``.
             random_state: the model's own by default.
         """
-        found = self.fill(self.read(data, missing="unobserved"), draws, fill=fill, random_state=random_state)
+        found = self.fill(self.read(data, filling=True), draws, fill=fill, random_state=random_state)
         _warn(found.warnings)
         filled = found.data.native()
         if draws is None and hasattr(filled, "iloc") and hasattr(data, "iloc"):
@@ -343,7 +385,7 @@ class Model:
         progress: Progress | None = None,
         passes: int | None = None,
     ) -> Filled:
-        """As `impute`, for data read with ``missing="unobserved"``."""
+        """As `impute`, for data that were read with their blanks."""
         check_sampler(sampler)
         draws = None if draws is None else check_count(draws, Option("draws"))
         rows = given.rows
@@ -376,13 +418,17 @@ class Model:
         seed = self.seed if random_state is None else check_count(random_state, Option("seed"), 0)
         return generator(seed, stream, device=self.fitted.views.device or "cpu")
 
-    def _states(self, given: Given) -> Tensor:
-        return given.rows.states.long().to(self.fitted.views.device)
+    def _cells(self, given: Given) -> tuple[Tensor, Tensor]:
+        """States and which of their cells are there."""
+        device = self.fitted.views.device
+        return given.rows.states.long().to(device), given.rows.observed.to(device)
 
     def _log_likelihoods(self, data: Any) -> Tensor:
         given = self.read(data)
         with given.named():
-            found = self.fitted.row_log_likelihoods(self._states(given), given.row_name)
+            states, observed = self._cells(given)
+            random = self.generator("evaluate")
+            found = self.fitted.row_log_likelihoods(states, given.row_name, observed=observed, generator=random)
         if found is None:
             came = f"{type(self.fitted.model).__name__}, which has none here"
             fix = ("use ", Command("evaluate"), ", which bounds the mean where it can")
@@ -399,9 +445,8 @@ class Model:
         moved: dict[str, Any] = {
             name: None if (value := getattr(found, name)) is None else value + shift for name in _LIKELIHOODS
         }
-        each = self.fitted.row_log_likelihoods(self._states(given), given.row_name)
-        if each is not None and found.log_likelihood is not None:
-            moved["stderr"] = mean_and_stderr(each.double().cpu() + inside)[1]
+        if found.log_likelihood is not None:
+            moved["stderr"] = mean_and_stderr(self._log_likelihoods(given))[1]
         return replace(found, **moved)
 
 
@@ -431,7 +476,7 @@ def check_sampler(name: str | None) -> None:
         raise InputError("the name of a kernel", repr(name), Option("sampler"), nearest(name, known))
 
 
-def by_value(ratios: Tensor, states: Tensor, sizes: tuple[int, ...]) -> Tensor:
+def by_value(ratios: Tensor, states: Tensor, sizes: tuple[int, ...], observed: Tensor | None = None) -> Tensor:
     """Hamming's slots, the other values of each site, spread to all values: ``(N, K) -> (N, Σ sizes)``.
 
     >>> by_value(torch.tensor([[0.1, 0.2, 0.3]]), torch.tensor([[1, 0]]), (3, 2)).tolist()
@@ -443,6 +488,8 @@ def by_value(ratios: Tensor, states: Tensor, sizes: tuple[int, ...]) -> Tensor:
         other = torch.arange(size - 1, device=ratios.device).expand(len(ratios), -1)
         here = states[:, d : d + 1].to(ratios.device)
         spread.scatter_(1, other + (other >= here), ratios[:, start : start + size - 1])
+        if observed is not None:
+            spread[~observed[:, d].to(ratios.device)] = torch.nan
         parts.append(spread)
         start += size - 1
     return torch.cat(parts, 1)

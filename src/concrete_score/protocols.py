@@ -222,6 +222,15 @@ class Objective(Protocol):
         ...
 
 
+@runtime_checkable
+class ObservedObjective(Objective, Protocol):
+    """An objective that counts a row by what was seen of it."""
+
+    def draw_observed(self, x: States, observed: Tensor, generator: torch.Generator, model: Any) -> Any:
+        """As `draw`, of rows whose unobserved cells hold nothing; ``observed`` is bool ``(B, D)``."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class State:
     """Where the chains are, and what the kernel wants to remember of it."""
@@ -285,6 +294,8 @@ class Encoded(NamedTuple):
     """``log P(row | its states)`` of the observed cells in float64 ``(N',)``; None where it is 0 (`codecs.numbers`)."""
     unseen: Tensor | None = None
     """``(N', D)`` bool: cells whose value was never seen in training; they count as unobserved."""
+    weights: Tensor | None = None
+    """As how many rows each one counts ``(N',)`` float64; None where all count the same."""
 
 
 def space_of(model: Any) -> Space:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from concrete_score.codecs import Codec
     from concrete_score.spaces import Space
     from concrete_score.training.events import Event, Finished, History
+    from concrete_score.training.examples import Examples
     from concrete_score.training.recipe import Built, Recipe, TrainingSettings
     from concrete_score.training.state import Snapshot
     from concrete_score.training.store import Journal, TensorFile
@@ -306,8 +307,8 @@ def open(path: str | Path) -> Run:
 
 def train(
     run: Run,
-    rows: "Tensor",
-    valid: "Tensor | None" = None,
+    rows: "Tensor | Examples",
+    valid: "Tensor | Examples | None" = None,
     *,
     built: "Built | None" = None,
     device: "str | torch.device" = "cpu",

@@ -300,6 +300,7 @@ _READING = (
         type=click.Choice(MISSING),
         help="Blank cells: count them as unobserved (the default), drop their rows, make them a category, refuse them.",
     ),
+    click.option("--weight", metavar="COLUMN", help="A column that says as how many rows each row counts."),
     click.option(
         "--levels",
         metavar="L",
@@ -329,8 +330,7 @@ unknown_option = click.option(
 missing_option = click.option(
     "--missing",
     type=click.Choice([MISSING[0], MISSING[1], MISSING[3]]),
-    default=MISSING[0],
-    help="Blank cells: count them as unobserved (the default), drop their rows, or refuse them with a count.",
+    help="Blank cells: not observed (the default for tables); drop their rows; or refuse them with a count.",
 )
 passes_option = click.option(
     "--passes",
@@ -364,7 +364,7 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def with_reading(*args: Any, **given: Any) -> None:
         columns, drop, column, bins, na = (given.pop(name) for name in ("columns", "drop", "column", "bins", "na"))
-        reading = {name: given.pop(name) for name in ("max_categories", "missing", "levels", "threshold")}
+        reading = {name: given.pop(name) for name in ("max_categories", "missing", "weight", "levels", "threshold")}
         reading |= {"columns": columns.split(",") if columns else None, "drop": list(drop) or None}
         reading |= {"bins": _bins(bins), "na": list(na) or None, "column": dict(map(_kind, column)) or None}
         command(*args, reading=reading, **given)

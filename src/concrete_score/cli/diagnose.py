@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     epilog=examples(
         "csm diagnose clinic.csv",
         "csm diagnose nltcs:train --neighborhood hamming --json",
-        "csm diagnose people.csv --bins age=10 --drop id --missing drop",
+        "csm diagnose people.csv --bins age=10 --drop id",
         "csm diagnose runs/clinic --data clinic.csv",
     )
 )
@@ -82,7 +82,9 @@ def _of_data(console: Console, data: str, neighborhood: str, data_dir: str | Non
         fix = ("no two images differ in one pixel alone: learn from them with ", Command("fit"), ", then give the run")
         raise InputError("a table, or a run", kind.noun, where=data, fix=fix)
     codec = kind.infer(found, reading)
-    rows = codec.encode(found, missing="drop" if reading["missing"] == "drop" else "refuse")
+    # No model is at hand to fill blanks: what is connected is asked of the rows without any.
+    refused = reading["missing"] in ("refuse", "category")
+    rows = codec.encode(found, missing="refuse" if refused else "drop")
     if rows.blank:
         console.say(f"{rows.blank} {codec.noun} with blanks dropped")
     console.say(f"looking at {len(rows.kept)} {codec.noun} of {len(codec.names)} {codec.site_noun} …")
@@ -102,7 +104,7 @@ def _of_run(
     unknown: str,
     reading: dict[str, Any],
 ) -> None:
-    missing = reading.pop("missing") or "refuse"
+    missing = reading.pop("missing")
     if others := [Option(name) for name, value in reading.items() if value is not None]:
         allowed = (Option("missing", "drop"), " and ", Option("unknown", "skip"), " may be given")
         fix: tuple[Part, ...] = ("leave out ", *others, "; ", *allowed)
@@ -115,6 +117,12 @@ def _of_run(
     if rows is not None:
         given = read_data(model, rows, console, missing=missing, unknown=unknown, data_dir=data_dir)
         states = given.rows.states.long().to(console.device)
+        if not given.rows.observed.all():
+            console.say("blanks are filled by draws of the model")
+            observed = given.rows.observed.to(console.device)
+            random, name = model.generator("fill"), given.row_name
+            with given.named():
+                states = model.fitted.impute(states, observed, random, draws=1, row_name=name).states[0]
     moves = None if neighborhood is None else build_neighborhood(neighborhood, model.codec.space)
     from_noise = model.fitted.draws_from_noise
     if from_noise:

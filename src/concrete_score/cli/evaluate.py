@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 MEANINGS = {
     "exact": "Exact: the model is normalized, so this is the mean log-likelihood itself.",
-    "enumeration": "Exact: the model was normalized by summing over all its states.",
+    "enumeration": "Exact: by summing over all states of the model, or over all ways to fill the blanks of a row.",
+    "importance": "One bound: a row with blanks counts by its other cells, and some rows can be filled in too many ways"
+    " to sum over; the log-likelihood lies above lower, a mean over weighted draws, up to bound_stderr and on average.",
     "sandwich": "Bounds: the mean log-likelihood lies between lower (reverse annealing from exact draws of the model)"
     " and upper (annealed importance sampling), up to bound_stderr and on average.",
     "ais": "One bound: annealed importance sampling gives upper, on average; there is no exact draw of the model, so"
@@ -75,7 +77,7 @@ def evaluate(
     path: Path,
     data: str,
     data_dir: str | None,
-    missing: str,
+    missing: str | None,
     unknown: str,
     bound_rows: int,
     out: Path | None,
@@ -83,8 +85,9 @@ def evaluate(
     """The mean log-likelihood of the rows or images of DATA under the model of RUN, in nats per row.
 
     DATA is a file, '-' for CSV on standard input, or NAME[:SPLIT] of 'csm data list' (by default its test rows). --out
-    writes one log-likelihood a row, where it is exact. Images are given to a run of images, (N, H, W) as in csm fit; a
-    denoising head has a lower bound, other heads of noise levels have none.
+    writes one log-likelihood a row, where it is exact. A row with blanks counts by the probability of its other cells.
+    Images are given to a run of images, (N, H, W) as in csm fit; a denoising head has a lower bound, other heads of
+    noise levels have none.
     """
     model = open_model(path, console)
     console.refuse_output(out)

@@ -47,7 +47,7 @@ def explain(
     path: Path,
     data: str,
     data_dir: str | None,
-    missing: str,
+    missing: str | None,
     unknown: str,
     top: int,
     out: Path | None,
@@ -56,7 +56,8 @@ def explain(
 
     Changes are listed by falling log-ratio, log p(changed row) - log p(row); a negative one makes the row less
     probable. Rows are counted from 0. A large first one marks a cell that looks wrong. Of images the cells are pixels,
-    named row,column; a model with noise levels answers for its weakest noise.
+    named row,column; a model with noise levels answers for its weakest noise. Blank cells are not changed: the others'
+    ratios are means over what may stand there.
     """
     model = open_model(path, console)
     console.refuse_output(out)

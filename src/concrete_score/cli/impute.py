@@ -75,7 +75,7 @@ def impute(
     model = open_model(path, console)
     codec = model.codec
     console.refuse_output(out, codec.kind, codec.output_format)
-    given = read_data(model, data, console, missing="unobserved", unknown=unknown, data_dir=data_dir)
+    given = read_data(model, data, console, filling=True, unknown=unknown, data_dir=data_dir)
     for note in codec.fill_notes():
         console.say(note)
     with console.progress("imputing") as progress:

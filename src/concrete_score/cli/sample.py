@@ -61,6 +61,9 @@ METHODS = {
 )
 @passes_option
 @click.option(
+    "--blanks", is_flag=True, help="Leave cells blank as they were in the training rows, in the same patterns."
+)
+@click.option(
     "--trajectory",
     metavar="FILE.png",
     type=click.Path(path_type=Path),
@@ -75,6 +78,7 @@ def sample(
     given: tuple[str, ...],
     sampler: str | None,
     passes: int | None,
+    blanks: bool,
     trajectory: Path | None,
     out: Path | None,
 ) -> None:
@@ -87,6 +91,7 @@ def sample(
     model = open_model(path, console)
     codec = model.codec
     console.refuse_output(out, codec.kind, codec.output_format)
+    leave_blanks = model.blanker() if blanks else None
     way = None if trajectory is None else Trajectory.of(model, trajectory, console)
     with ExitStack() as stack:
         parts = model.sample_parts(
@@ -108,6 +113,7 @@ def sample(
             way.write()
         with pipes():
             data = model.decoded(states)
+            data = data if leave_blanks is None else map(leave_blanks, data)
             if not console.json:
                 console.put(data, out, codec.noun)
                 return

@@ -34,6 +34,8 @@ class Codec(ABC):
     """Its name in the registry, in ``run.json``, and in the data objects that it takes."""
     noun: ClassVar[str]
     """What one calls the examples, in the plural."""
+    missing: ClassVar[str] = "refuse"
+    """What is done with blank cells to learn from, where nothing was asked for."""
     site_noun: ClassVar[str] = "columns"
     """What one calls the sites."""
     precise: ClassVar[bool] = True
@@ -87,7 +89,7 @@ class Codec(ABC):
 
         Args:
             data: what `accept` takes.
-            missing: blank cells: ``refuse``, ``drop`` their rows, or ``keep`` them as unobserved (value 0).
+            missing: blank cells: ``refuse``, ``drop`` their rows, or keep them as ``unobserved`` (value 0).
             unknown: values never seen in training: ``refuse``, or ``skip`` their rows.
         """
 

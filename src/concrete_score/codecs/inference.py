@@ -58,7 +58,8 @@ class TableOptions:
             all columns of numbers.
         na: texts that mean a blank cell; by default `BLANK_SPELLINGS` in text files, and none elsewhere.
         max_categories: the most values a column of categories may take.
-        missing: blank cells: ``refuse``, ``drop`` their rows, or make them a ``category``.
+        missing: blank cells: ``unobserved``, ``drop`` their rows, make them a ``category``, or ``refuse`` them.
+        weight: a column that says as how many rows each row counts; it is not modelled.
 
     >>> TableOptions(bins={"age": 1})
     Traceback (most recent call last):
@@ -73,9 +74,10 @@ class TableOptions:
     na: Any = None
     max_categories: Any = None
     missing: Any = MISSING[0]
+    weight: Any = None
 
     def __post_init__(self) -> None:
-        check_choice(self.missing, MISSING[:4], "missing")
+        check_choice(self.missing, MISSING, "missing")
         for option in ("columns", "drop", "na"):
             if option != "na" or self.na is not None:
                 object.__setattr__(self, option, _texts(getattr(self, option), option))
@@ -103,6 +105,7 @@ class TableOptions:
         for option in ("bins", "column"):
             for key in getattr(self, option) if isinstance(getattr(self, option), Mapping) else ():
                 _column(key, frame, option)
+        drop += [] if self.weight is None else [_column(self.weight, frame, "weight")]
         names = [name for name in dict.fromkeys(columns or frame.names) if name not in drop]
         if not names:
             raise InputError("at least one column", "none", where=frame.where)
@@ -114,12 +117,12 @@ class TableOptions:
 
     def asked(self, name: str, frame: Frame) -> str | None:
         """What a column was said to be."""
-        return next((kind for key, kind in self.column.items() if _name(key, frame) == name), None)
+        return next((kind for key, kind in self.column.items() if column_name(key, frame) == name), None)
 
     def bins_of(self, name: str, frame: Frame) -> int | None:
         """Into how many ranges a column is to be cut whose values are the ranges."""
         if isinstance(self.bins, Mapping):
-            return next((count for key, count in self.bins.items() if _name(key, frame) == name), None)
+            return next((count for key, count in self.bins.items() if column_name(key, frame) == name), None)
         return int(self.bins)
 
 
@@ -338,14 +341,14 @@ def _texts(values: Any, option: str) -> tuple[Any, ...]:
     return found
 
 
-def _name(key: Any, frame: Frame) -> str:
+def column_name(key: Any, frame: Frame) -> str:
     """A column's name; of an array, columns may also be called by number."""
     return f"x{key}" if not frame.named and isinstance(key, int | np.integer) else str(key)
 
 
 def _column(key: Any, frame: Frame, option: str) -> str:
     """The name of a column that an option names."""
-    name = _name(key, frame)
+    name = column_name(key, frame)
     if name not in frame.names:
         raise InputError("the name of a column", repr(key), (frame.where, Option(option)), nearest(name, frame.names))
     return name

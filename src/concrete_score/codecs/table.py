@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import torch
+from torch import Tensor
 
 from concrete_score import registry
 from concrete_score.codecs.aside import AsideColumn, aside_from_json
@@ -25,7 +26,7 @@ from concrete_score.codecs.base import (
 from concrete_score.codecs.cells import Column
 from concrete_score.codecs.columns import BLANK, INTEGER, Allowed, Categories, SiteColumn, column_from_json
 from concrete_score.codecs.columns import UNKNOWN as UNSEEN
-from concrete_score.codecs.inference import TableOptions, infer_columns, refuse_blanks
+from concrete_score.codecs.inference import TableOptions, column_name, infer_columns, refuse_blanks
 from concrete_score.data.frame import ARRAYS, DRAW, Array, Form, Frame, as_frame
 from concrete_score.defaults import FILLS, MISSING, UNKNOWN
 from concrete_score.errors import Command, InputError, Option, Part, Text, nearest
@@ -67,8 +68,11 @@ class TableCodec(Codec):
     """Of each column of the table why it is what it is."""
     rows: int = 0
     """Rows that the columns were inferred from."""
+    weight: str | None = None
+    """The column that says as how many rows each row counts."""
     kind = "table"
     noun = "rows"
+    missing = MISSING[0]
 
     @classmethod
     def fit(cls, data: Any, options: TableOptions | None = None) -> "TableCodec":
@@ -83,9 +87,12 @@ class TableCodec(Codec):
                 all in one message.
         """
         options = options or TableOptions()
-        frame = options.chosen(cls.accept(data))
+        whole = cls.accept(data)
+        frame = options.chosen(whole)
+        weight = None if options.weight is None else column_name(options.weight, whole)
         found = infer_columns(frame, options)
-        return cls(found.columns, frame.form, options.blanks(frame), frame.named, found.aside, found.why, len(frame))
+        named = (frame.form, options.blanks(frame), frame.named)
+        return cls(found.columns, *named, found.aside, found.why, len(frame), weight)
 
     @classmethod
     def infer(cls, data: Any, options: Mapping[str, Any]) -> "TableCodec":
@@ -125,7 +132,8 @@ class TableCodec(Codec):
         """
         check_choice(missing, MISSING, "missing")
         check_choice(unknown, UNKNOWN, "unknown")
-        frame = self._matched(self.accept(data))
+        whole = self.accept(data)
+        frame = self._matched(whole)
         states: list[Array] = []
         absent: dict[int, Array] = {}
         unseen: dict[int, Array] = {}
@@ -147,8 +155,11 @@ class TableCodec(Codec):
         dropped = absent if missing == "drop" else {}
         hidden = {d: np.any([mask[d] for mask in (absent, unseen) if d in mask], 0) for d in {*absent, *unseen}}
         found = self._kept(frame, states, hidden, dropped, unseen if unknown == "skip" else {})
-        flags = _flags(unseen, found.kept, len(self.columns)) if unknown == "reserve" else None
-        return found._replace(log_inside=torch.from_numpy(inside)[found.kept] if inside.any() else None, unseen=flags)
+        return found._replace(
+            log_inside=torch.from_numpy(inside)[found.kept] if inside.any() else None,
+            unseen=_flags(unseen, found.kept, len(self.columns)) if unknown == "reserve" else None,
+            weights=self._weights(whole, found.kept),
+        )
 
     def decode(
         self,
@@ -287,7 +298,7 @@ class TableCodec(Codec):
         bins: dict[str, int] = {}
         for column in self.columns:
             bins |= column.parameters().get("bins", {})
-        return {"bins": bins or None, "na": list(self.na), "column": self._asked or None}
+        return {"bins": bins or None, "na": list(self.na), "column": self._asked or None, "weight": self.weight}
 
     @property
     def _asked(self) -> dict[str, str]:
@@ -333,6 +344,7 @@ class TableCodec(Codec):
             "form": {"kind": self.form.kind, "dtype": self.form.dtype},
             "na": list(self.na),
             "named": self.named,
+            **({} if self.weight is None else {"weight": self.weight}),
             "columns": [column.to_json() for column in self.columns],
             "aside": [each.to_json() for each in self.aside],
             "why": [list(each) for each in self.why],
@@ -370,8 +382,11 @@ class TableCodec(Codec):
             raise InputError("a list of names and reasons", repr(why)[:60], where=f"{where}.why")
         if type(rows) is not int or not 0 <= rows < 2**62:
             raise InputError("a number of rows", repr(rows)[:60], where=f"{where}.rows")
+        weight = value.get("weight")
+        if weight is not None and not isinstance(weight, str):
+            raise InputError("the name of a column", repr(weight)[:60], where=f"{where}.weight")
         reasons = tuple((name, reason) for name, reason in why)
-        return cls(found, form, tuple(na), bool(value.get("named", True)), others, reasons, rows)
+        return cls(found, form, tuple(na), bool(value.get("named", True)), others, reasons, rows, weight)
 
     def _names_in(self, frame: Frame) -> tuple[str, ...]:
         """The table's names of the codec's columns; by place where the table has no names."""
@@ -407,6 +422,27 @@ class TableCodec(Codec):
             observed = ~_flags(absent, torch.from_numpy(kept), len(self.columns))
         stored = torch.from_numpy(_rows(chosen, _storage(self.space)))
         return Encoded(stored, observed, torch.from_numpy(kept), int(unknown.sum()), int(blank.sum()))
+
+    def _weights(self, frame: Frame, kept: Tensor) -> Tensor | None:
+        """The weights of the rows that stay, where the table has the column of weights.
+
+        Raises:
+            InputError: a weight that is not a number from 0 on; its row is named.
+        """
+        if self.weight is None or self.weight not in frame.names:
+            return None
+        numbers = frame.table[self.weight].cast(pl.Float64, strict=False).fill_null(float("nan")).to_numpy()[kept]
+        wrong = ~(np.isfinite(numbers) & (numbers >= 0))
+        if wrong.any():
+            row = int(kept[int(wrong.argmax())])
+            came = repr(frame.table[self.weight][row])
+            where = f"{frame.where}: row {row}, column {self.weight!r}"
+            raise InputError(
+                "a weight, a number from 0 on", came, where, ("correct it, or leave out ", Option("weight"))
+            )
+        if not numbers.any():
+            raise InputError("some weight above 0", "none", f"{frame.where}: column {self.weight!r}")
+        return torch.from_numpy(numbers.copy())
 
     def _completed(self, cells: pl.Series, at: Array, filling: "_Filling") -> tuple[pl.Series, Array]:
         """Cells with further values below them, and where in there each cell of the copies lies ``(M, N)``."""

@@ -1,7 +1,7 @@
 """Tables: named columns of cells as they came, from files and from Python, and back in the same form."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -88,6 +88,15 @@ class Frame:
         """Some rows, by position or mask ``(N,)``."""
         at = np.flatnonzero(rows) if rows.dtype == bool else rows
         return replace(self, table=self.table[at])
+
+    def with_blanks(self, blank: Mapping[str, Array]) -> "Frame":
+        """Cells left blank where the mask of their column ``(N,)`` says so.
+
+        >>> as_frame(np.array([[0, 1], [2, 3]])).with_blanks({"x1": np.array([True, False])}).rows()
+        [(0, None), (2, 3)]
+        """
+        columns = [series.set(pl.Series(blank[series.name]), None) for series in self.table if series.name in blank]
+        return replace(self, table=self.table.with_columns(columns))
 
     def frame(self) -> "Frame":
         """Itself: what formats of tables write."""

@@ -26,7 +26,7 @@ class LogLikelihood:
     Attributes:
         rows: how many rows the means are over.
         sites: D, for bits per site.
-        method: ``exact``, ``enumeration``, ``sandwich``, ``ais``, ``variational`` or ``none``.
+        method: ``exact``, ``enumeration``, ``importance``, ``sandwich``, ``ais``, ``variational`` or ``none``.
         log_likelihood: the exact mean; None if it is only bounded.
         lower: a stochastic lower bound; the exact mean if known, None where no true bound exists.
         upper: a stochastic upper bound, likewise.

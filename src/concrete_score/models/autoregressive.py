@@ -231,12 +231,16 @@ class ParentTables(nn.Module):
         return self.table[place]
 
     @torch.no_grad()
-    def count(self, rows: States) -> None:
-        """Fill the tables with the rows' own conditionals, each mixed with a little of its site's marginal."""
-        cell = torch.stack([self._cell(rows, d) for d in range(self.space.num_sites)])
+    def count(self, rows: States, observed: Tensor | None = None, weights: Tensor | None = None) -> None:
+        """Fill the tables with the rows' own conditionals, each mixed with a little of its site's marginal.
+
+        Args:
+            rows: ``(N, D)``.
+            observed: bool ``(N, D)``; a row counts where a site and all its parents are known.
+            weights: as how many rows each one counts ``(N,)``.
+        """
         for d, size in enumerate(self.space.sizes):
-            counts = torch.bincount(cell[d] * size + rows[:, d].long(), minlength=self.cells[d] * size)
-            counts = counts.reshape(self.cells[d], size).double()
+            counts = self._counts(rows, d, observed, weights)
             # Half a row more for each value: a value never seen is improbable, not impossible.
             marginal = (counts.sum(0) + 0.5) / (counts.sum() + 0.5 * size)
             chances = (counts + PRIOR * marginal) / (counts.sum(1, keepdim=True) + PRIOR)
@@ -244,6 +248,16 @@ class ParentTables(nn.Module):
             logits = chances.log() if width == size else (chances.log() - chances[:, :1].log())[:, size - width :]
             begin = self._begins[d]
             self.table[begin : begin + logits.numel()] = logits.flatten().to(self.table)
+
+    def _counts(self, rows: States, d: int, observed: Tensor | None, weights: Tensor | None) -> Tensor:
+        """How often each value of a site occurs with each combination of its parents' values ``(cells, size)``."""
+        size = self.space.sizes[d]
+        place = self._cell(rows, d) * size + rows[:, d].long()
+        if observed is not None:
+            known = observed[:, [d, *self.parents[d]]].all(-1)
+            place, weights = place[known], None if weights is None else weights[known]
+        counts = torch.bincount(place, weights, minlength=self.cells[d] * size)
+        return counts.reshape(self.cells[d], size).double()
 
     def _cell(self, rows: States, d: int) -> Tensor:
         cell = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)

@@ -90,10 +90,16 @@ class MADE(nn.Module):
         """Whether `start_from` has anything to count."""
         return self.base is not None
 
-    def start_from(self, rows: States) -> None:
-        """Count the parents' tables, if there are parents, from the training rows ``(N, D)``."""
+    def start_from(self, rows: States, observed: Tensor | None = None, weights: Tensor | None = None) -> None:
+        """Count the parents' tables, if there are parents, from the training rows ``(N, D)``.
+
+        Args:
+            rows: ``(N, D)``.
+            observed: which of their cells are known, bool ``(N, D)``; all by default.
+            weights: of the rows ``(N,)``; 1 by default.
+        """
         if self.base is not None:
-            self.base.count(rows)
+            self.base.count(rows, observed, weights)
 
     def forward(self, x: States) -> PerState:
         return self.log_density(x)
@@ -174,6 +180,16 @@ class MADE(nn.Module):
         parts = zip(torch.split(states, step), torch.split(observed, step), strict=True)
         return states, torch.cat([self._weigh(*part) for part in parts])
 
+    @torch.no_grad()
+    def draw_blanks(self, x: States, observed: Tensor, generator: torch.Generator) -> tuple[States, PerState]:
+        """The draws of `propose_given` ``(n, D)`` with their own log-probability in place of their weight.
+
+        Returns:
+            The draws, and ``log r = Σ_{d unobserved} log q(x_d | before)`` in float64 ``(n,)``.
+        """
+        log_proposal = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+        return self._fill(torch.where(observed, x, 0), observed, generator, log_proposal), log_proposal
+
     def _weigh(self, states: Tensor, observed: Tensor) -> Tensor:
         table = self.site_log_conditionals(states).double()
         own = table.gather(-1, states[..., None]).squeeze(-1)
@@ -187,16 +203,22 @@ class MADE(nn.Module):
         return outputs if self.base is None else outputs + self.base(rows)
 
     @torch.no_grad()
-    def _fill(self, rows: Tensor, observed: Tensor | None, generator: torch.Generator) -> Tensor:
+    def _fill(
+        self, rows: Tensor, observed: Tensor | None, generator: torch.Generator, log_proposal: Tensor | None = None
+    ) -> Tensor:
         for start in range(0, len(rows), _ROWS):
             part = slice(start, start + _ROWS)
-            self._fill_part(rows[part], None if observed is None else observed[part], generator)
+            known, total = (None if table is None else table[part] for table in (observed, log_proposal))
+            self._fill_part(rows[part], known, generator, total)
         return rows
 
-    def _fill_part(self, rows: Tensor, observed: Tensor | None, generator: torch.Generator) -> None:
+    def _fill_part(
+        self, rows: Tensor, observed: Tensor | None, generator: torch.Generator, log_proposal: Tensor | None
+    ) -> None:
         """Draw the unobserved sites of ``rows`` in place; see `sample` for why each unit is computed once.
 
-        Everything lies the other way round, a line for each site or unit, so that what is read is in one piece.
+        Everything lies the other way round, a line for each site or unit, so that what is read is in one piece. The
+        log-probabilities of what is drawn are added to ``log_proposal``.
         """
         features = self.write.weight.new_empty(self.features.num_features, len(rows))
         cache = self.write.weight.new_empty(2 * len(self.blocks) + 1, self.hidden, len(rows))
@@ -209,6 +231,8 @@ class MADE(nn.Module):
             logits = logits if self.base is None else logits + self.base.part(values, step)
             drawn = _draw(logits, step.size, unit)
             value = drawn if observed is None else torch.where(observed[:, step.site], values[step.site], drawn)
+            if log_proposal is not None and observed is not None:
+                log_proposal += torch.where(observed[:, step.site], 0.0, _log_prob(logits, step.size, drawn))
             values[step.site] = value
             features[step.features] = self.features.part(value, step.features).T
         rows.copy_(values.T)
@@ -255,3 +279,11 @@ def _draw(logits: Tensor, size: int, unit: Tensor) -> Tensor:
     # Values without an output have the logit 0 (autoregressive.Group).
     padded = functional.pad(logits.T, (size - len(logits), 0))
     return draw_categories(padded, unit[:, None]).squeeze(-1)
+
+
+def _log_prob(logits: Tensor, size: int, value: Tensor) -> Tensor:
+    """Log-probabilities in float64 of values ``(n,)`` under the outputs of their site ``(width, n)``."""
+    if size == 2:
+        return functional.logsigmoid(logits[0].double() * (2 * value - 1))
+    padded = functional.pad(logits.T.double(), (size - len(logits), 0))
+    return padded.log_softmax(-1).gather(-1, value[:, None]).squeeze(-1)

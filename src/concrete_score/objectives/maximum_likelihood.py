@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from concrete_score.errors import InputError
+from concrete_score.errors import InputError, check_count
+from concrete_score.models.completing import DRAWS, Completed, complete
 from concrete_score.protocols import DensityModel
 from concrete_score.shapes import PerState, PerStateTable, States
 from concrete_score.spaces import Space, check_same_space
@@ -23,10 +24,19 @@ class RowDraws:
         """A slice of the batch."""
         return RowDraws(self.x[part])
 
+    def log_density(self, model: Any) -> PerState:
+        """Of each row ``(B,)``."""
+        return model.log_density(self.x)  # type: ignore[no-any-return]
+
 
 @dataclass(frozen=True)
 class MaximumLikelihood:
-    """``-log q(x)``.
+    """``-log q(x)``, or of rows with blanks ``-log q(observed cells)``: exact, or an importance-weighted bound.
+
+    Args:
+        space: of the rows.
+        completions: draws that fill the blanks of a row at each step; of rows that have few completions, up to twice as
+            many, all are listed instead (see `models.completing`).
 
     >>> from concrete_score.models import Table
     >>> space = Space((4,))
@@ -36,6 +46,10 @@ class MaximumLikelihood:
     """
 
     space: Space
+    completions: int = DRAWS
+
+    def __post_init__(self) -> None:
+        check_count(self.completions, "completions")
 
     def check(self, model: Any) -> None:
         """A likelihood needs a normalized density."""
@@ -51,9 +65,13 @@ class MaximumLikelihood:
     def draw(self, x: States, generator: torch.Generator, model: Any = None) -> RowDraws:
         return RowDraws(x)
 
-    def loss(self, model: Any, draws: RowDraws) -> PerState:
+    def draw_observed(self, x: States, observed: Tensor, generator: torch.Generator, model: Any) -> Completed:
+        """Completions by the model as it is now, without a gradient."""
+        return complete(model, x, observed, self.completions, generator)
+
+    def loss(self, model: Any, draws: RowDraws | Completed) -> PerState:
         self.check(model)
-        return -model.log_density(draws.x)  # type: ignore[no-any-return]
+        return -draws.log_density(model)
 
     def exact(self, model: Any, pmf: PerStateTable) -> Tensor:
         """The cross-entropy of ``pmf`` and the model."""

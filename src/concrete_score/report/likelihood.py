@@ -10,7 +10,6 @@ from concrete_score.baselines import ChowLiu, Independent
 from concrete_score.errors import InputError
 from concrete_score.likelihood import Budget, LogLikelihood, sandwich
 from concrete_score.likelihood.exact import mean_and_stderr, row_log_densities
-from concrete_score.protocols import DensityModel
 from concrete_score.report.charts import Interval, interval_chart
 from concrete_score.report.html import (
     Finding,
@@ -43,6 +42,8 @@ PHRASES = {"independent": "independent columns", "chow_liu": "the Chow–Liu tre
 CLEAR = 2.0
 """Standard errors from which a difference is one."""
 HOW = {
+    "observed": "A row with blanks counts by the probability of the cells that were seen: summed over all ways to fill"
+    " it where these are few, else a mean over weighted draws, which is a little low on average.",
     "exact": "The model is normalized, so its number is exact.",
     "enumeration": "The model was normalized by summing over all its states, so its number is exact.",
     "sandwich": "The model's sum is not known: lower and upper bound its log-likelihood, on average over chains.",
@@ -85,31 +86,36 @@ def compare(subject: Subject) -> Comparison:
     """The rows held out, or those learned where there are none."""
     exact = has_likelihood(subject.model) or subject.small
     most = subject.effort.within(3.0, 200, ROWS) if exact else BOUNDS.bound_rows
-    rows = subject.some(subject.judged, most, "judged")
-    own = _rows_under(subject, rows) if exact else None
-    found = _found(subject, rows) if own is None else _exactly(subject, own)
+    rows, seen = subject.some(subject.judged, most, "judged"), _seen(subject, most)
+    own = _rows_under(subject, rows, seen) if exact else None
+    found = _found(subject, rows) if own is None else _exactly(subject, own, seen)
     baselines, notes = _baselines(subject)
     scored = []
     for name, model in baselines.items():
-        each = row_log_densities(model, rows)
+        each = row_log_densities(model, rows) if seen is None else model.log_marginal(rows, seen).double()
         gain = (None, None) if own is None else mean_and_stderr(own - each)
         scored.append(Scored(name, *mean_and_stderr(each), *gain))
     return Comparison(len(rows), found, tuple(scored), notes)
 
 
-def _rows_under(subject: Subject, rows: Tensor) -> Tensor | None:
+def _seen(subject: Subject, most: int) -> Tensor | None:
+    """Which cells of the rows that are judged were seen: a row counts by these."""
+    return None if subject.observed is None else subject.some(subject.observed, most, "judged").bool()
+
+
+def _rows_under(subject: Subject, rows: Tensor, seen: Tensor | None) -> Tensor | None:
     try:
-        return subject.fitted.row_log_likelihoods(rows)
+        return subject.fitted.row_log_likelihoods(rows, observed=seen, generator=subject.generator("blanks"))
     except InputError:  # a score model whose ratios belong to no distribution
         return None
 
 
-def _exactly(subject: Subject, rows: Tensor) -> LogLikelihood:
+def _exactly(subject: Subject, rows: Tensor, seen: Tensor | None) -> LogLikelihood:
     mean, stderr = mean_and_stderr(rows)
     return LogLikelihood(
         rows=len(rows),
         sites=subject.space.num_sites,
-        method="exact" if has_likelihood(subject.model) else "enumeration",
+        method="observed" if seen is not None else "exact" if has_likelihood(subject.model) else "enumeration",
         log_likelihood=mean,
         lower=mean,
         upper=mean,
@@ -134,9 +140,9 @@ def _found(subject: Subject, rows: Tensor) -> LogLikelihood | Missing:
         return Missing(f"The likelihood could not be bounded: {refusal}.")
 
 
-def _baselines(subject: Subject) -> tuple[dict[str, DensityModel], tuple[str, ...]]:
+def _baselines(subject: Subject) -> tuple[dict[str, Independent | ChowLiu], tuple[str, ...]]:
     space, train = subject.space, subject.train
-    found: dict[str, DensityModel] = {"independent": Independent.fit(train, space)}
+    found: dict[str, Independent | ChowLiu] = {"independent": Independent.fit(train, space)}
     width = sum(space.sizes)
     if space.num_sites < 2:
         return found, ("There is one column only, so a tree is the same as independent columns.",)

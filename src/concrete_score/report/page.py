@@ -28,6 +28,7 @@ from concrete_score.report.likelihood import likelihood_section
 from concrete_score.report.subject import Subject
 from concrete_score.runs import REPORT, Run
 from concrete_score.spaces import describe_count
+from concrete_score.training.examples import Examples
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 """What a browser may load or run for this page: nothing, but its own styles and images."""
@@ -50,8 +51,8 @@ GRID_SECTIONS: tuple[MakeSection, ...] = (grids_section, training_section, confi
 @torch.no_grad()
 def write_report(
     run: Run,
-    train: Tensor,
-    held_out: Tensor | None = None,
+    train: Tensor | Examples,
+    held_out: Tensor | Examples | None = None,
     *,
     model: nn.Module | None = None,
     device: str | torch.device = "cpu",
@@ -61,8 +62,8 @@ def write_report(
 
     Args:
         run: with its best model.
-        train: the rows it learned from ``(N, D)``.
-        held_out: rows it did not learn from ``(M, D)``.
+        train: the rows it learned from ``(N, D)``; with blanks, `Examples`.
+        held_out: rows it did not learn from ``(M, D)``, likewise.
         model: the run's best one where it is built already; it is copied. By default it is read from the run.
         device: where to compute.
         sections: functions from a `Subject` to a `Section`, in their order; by default those of the codec's kind.
@@ -125,6 +126,7 @@ def _headline(subject: Subject) -> Html:
         f"{number(len(subject.train))} {rows} of {number(subject.space.num_sites)} {columns}",
         f"{describe_count(subject.space.num_states)} states",
         f"{number(held)} {rows} held out",
+        *([f"{number(subject.blanks)} blank cells, filled here by draws of the model"] if subject.blanks else []),
     ]
     return tag(
         "header",

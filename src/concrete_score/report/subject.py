@@ -25,6 +25,7 @@ from concrete_score.randomness import generator
 from concrete_score.runs import Run
 from concrete_score.samplers.completions import COMPLETIONS
 from concrete_score.spaces import Space
+from concrete_score.training.examples import Examples
 
 DRAWS = 10_000
 """Rows drawn of the model."""
@@ -56,19 +57,23 @@ class Subject:
         fitted: that model, in double precision.
         train: the rows it learned from ``(N, D)``, in integers however narrow.
         held_out: rows it did not learn from ``(M, D)``; None or none where all were learned from.
+        observed: which cells of the rows it is judged by were seen, bool; None for all.
+        blanks: how many cells of all rows were not: they hold draws of the model.
     """
 
     run: Run
     fitted: Fitted
     train: Tensor
     held_out: Tensor | None = None
+    observed: Tensor | None = None
+    blanks: int = 0
 
     @classmethod
     def of(
         cls,
         run: Run,
-        train: Tensor,
-        held_out: Tensor | None = None,
+        train: Tensor | Examples,
+        held_out: Tensor | Examples | None = None,
         device: str | torch.device = "cpu",
         model: nn.Module | None = None,
     ) -> "Subject":
@@ -78,8 +83,16 @@ class Subject:
             InputError: the run has no model yet, or rows of another space.
         """
         model = (run.model() if model is None else deepcopy(model).requires_grad_(False)).double().to(device)
-        held = None if held_out is None or not len(held_out) else check_states(held_out.to(device), run.space)
-        return cls(run, Fitted(model, run.space), check_states(train.to(device), run.space), held)
+        learned = Examples.of(train).to(device)
+        held = None if held_out is None or not len(held_out) else Examples.of(held_out).to(device)
+        parts = [learned] if held is None else [learned, held]
+        rows: list[Tensor] = []
+        for place, part in enumerate(parts):
+            check_states(part.states, run.space)
+            random = generator(run.settings.seed, "report blanks", place, learned.states.device)
+            rows.append(part.completed(model, random).states)
+        blanks = sum(part.blank_cells for part in parts)
+        return cls(run, Fitted(model, run.space), rows[0], rows[1] if held else None, parts[-1].observed, blanks)
 
     @property
     def space(self) -> Space:

@@ -11,11 +11,12 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
 from concrete_score.errors import InputError
+from concrete_score.models.completing import count_completions as count_completions
 from concrete_score.models.layers import draw_categories
 from concrete_score.protocols import DensityModel
 from concrete_score.randomness import uniform
 from concrete_score.shapes import States
-from concrete_score.spaces import ENUMERATION_LIMIT, Space
+from concrete_score.spaces import ENUMERATION_LIMIT
 from concrete_score.targets.pmf import Pmf, from_density
 
 COMPLETIONS = 65_536
@@ -103,16 +104,6 @@ def in_rows(rows: Tensor, row_name: RowName = row_by_number) -> Iterator[None]:
         raise error.renamed(int(rows[error.row]), row_name) from None
 
 
-def count_completions(space: Space, observed: Known) -> Float[Tensor, " rows"]:
-    """In how many ways each row can be completed ``(N,)``; in float64, for there may be very many.
-
-    >>> count_completions(Space((2, 3)), torch.tensor([[True, False], [False, False]])).tolist()
-    [3.0, 6.0]
-    """
-    sizes = space.sizes_tensor(observed.device).double()
-    return torch.where(observed, 1.0, sizes).prod(-1)
-
-
 @dataclass(frozen=True, eq=False)
 class Completions:
     """``q(blanks | observed) ∝ q(x)`` over every completion of every row.
@@ -148,6 +139,12 @@ class Completions:
             yield rows, self._states(rows, draw_categories(weights, unit)).transpose(0, 1)
 
     @torch.no_grad()
+    def log_marginals(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """``log Σ q`` over completions, of some rows at a time: which rows ``(R,)``, and their sums ``(R,)``."""
+        for rows, count in self._blocks():
+            yield rows, self._log_weights(rows, count, possible=False).logsumexp(-1)
+
+    @torch.no_grad()
     def cells(self) -> Iterator[tuple[Tensor, Cells]]:
         """The distributions of blank cells, of some rows at a time: which rows ``(R,)``, and their blanks.
 
@@ -173,8 +170,8 @@ class Completions:
             for rows in torch.split(found, max(1, BATCH // int(count))):
                 yield rows, int(count)
 
-    def _log_weights(self, rows: Tensor, count: int) -> Tensor:
-        """``log q`` of every completion ``(R, count)`` in float64."""
+    def _log_weights(self, rows: Tensor, count: int, possible: bool = True) -> Tensor:
+        """``log q`` of every completion ``(R, count)`` in float64; ``possible`` refuses rows of probability zero."""
         parts = []
         for part in _slices(count, len(rows), min(BATCH, max(1, CELLS // self.x.shape[-1]))):
             states = self._states(rows, torch.arange(part.start, part.stop, device=rows.device).expand(len(rows), -1))
@@ -184,7 +181,7 @@ class Completions:
             row = int(rows[(~(weights < torch.inf)).any(-1).nonzero()[0, 0]])
             raise RowError(row, "completions of a log-density below infinity", "another", "the model is broken")
         impossible = (weights == -torch.inf).all(-1)
-        if impossible.any():
+        if possible and impossible.any():
             raise Impossible(int(rows[impossible.nonzero()[0, 0]]))
         return weights
 

@@ -7,6 +7,7 @@ from concrete_score.training.events import Finished as Finished
 from concrete_score.training.events import Progress as Progress
 from concrete_score.training.events import Validated as Validated
 from concrete_score.training.events import WentBack as WentBack
+from concrete_score.training.examples import Examples as Examples
 from concrete_score.training.guard import Guard as Guard
 from concrete_score.training.loop import fit as fit
 from concrete_score.training.loop import train as train

@@ -1,11 +1,10 @@
 """The training loop: a generator of events, on one process or many.
 
-Step t's rows and draws come from the generators ``(seed, "batch", t)`` and ``(seed, "draws", t)``, made for the whole
-batch and then sliced, so that neither resuming nor more processes change what is drawn.
+What is random about a step is named by its number (`Feed`) and made for the whole batch, then sliced, so that neither
+resuming nor more processes change what is drawn.
 """
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -13,31 +12,29 @@ import torch
 from torch import Tensor, nn
 
 from concrete_score.errors import InputError
-from concrete_score.protocols import DensityModel, Objective, space_of
-from concrete_score.randomness import generator
+from concrete_score.protocols import Objective, space_of
 from concrete_score.spaces import Space
 from concrete_score.training.events import Checkpoint, Event, Finished, Progress, Validated, WentBack
+from concrete_score.training.examples import Examples
+from concrete_score.training.feed import Feed, Packed
 from concrete_score.training.guard import Verdict, advice_for, explain, recount
+from concrete_score.training.judge import Judge, judge_of
+from concrete_score.training.judge import has_likelihood as has_likelihood
 from concrete_score.training.processes import connect, share
 from concrete_score.training.proposals import proposal_of
 from concrete_score.training.recipe import TrainingSettings
 from concrete_score.training.state import Moving, Snapshot
 
-CHUNK = 2**20
-"""How many sites (rows × D) are judged at a time."""
 WITHOUT = 4096
 """How many training rows stand in where there is nothing held out."""
-
-Judge = Callable[[Any], float]
-"""From a model to one number, higher is better; the same draws each time."""
 
 
 def train(
     model: nn.Module,
     objective: Objective,
-    rows: Tensor,
+    rows: Tensor | Examples,
     settings: TrainingSettings,
-    valid: Tensor | None = None,
+    valid: Tensor | Examples | None = None,
     *,
     start: Snapshot | None = None,
     device: str | torch.device = "cpu",
@@ -48,16 +45,16 @@ def train(
     Args:
         model: any model the objective accepts; it holds the best weights at the end.
         objective: draws, then a loss for each row.
-        rows: training states ``(N, D)``, of any integer kind.
+        rows: training states ``(N, D)``, of any integer kind; with blanks or weights, `Examples`.
         settings: how.
-        valid: held-out states ``(M, D)``; some training rows stand in where there are none.
+        valid: held-out states ``(M, D)``, likewise; some training rows stand in where there are none.
         start: a snapshot to go on from.
         device: where to train.
         interrupted: asked between steps; true ends the training with a checkpoint.
 
     Raises:
-        InputError: the objective refuses the model, there are no rows, or fewer rows a step than processes, or a state
-            is outside the model's space (its row and site are named).
+        InputError: the objective refuses the model, there are no rows, or fewer rows a step than processes, a state
+            is outside the model's space (its row and site are named), or there are blanks that the model cannot fill.
 
     >>> from concrete_score import objectives
     >>> from concrete_score.models import Table
@@ -75,13 +72,17 @@ def train(
     if not len(rows):
         raise InputError("at least one training row", "none", where="rows")
     space = space_of(model)
-    for name, states in (("rows", rows), ("valid", valid)):
-        if states is not None:
-            _check_states(space, states, name)
-    yield from _Loop(model, objective, rows, settings, valid, start, device, interrupted).events()
+    learned = Examples.of(rows)
+    held_out = learned[:WITHOUT] if valid is None or not len(valid) else Examples.of(valid)
+    for name, examples in (("rows", learned), ("valid", held_out)):
+        _check_states(space, examples.states, name)
+        examples.check(model)
+    yield from _Loop(model, objective, learned, settings, held_out, start, device, interrupted).events()
 
 
-def fit(model: nn.Module, objective: Objective, rows: Tensor, settings: TrainingSettings, **options: Any) -> Finished:
+def fit(
+    model: nn.Module, objective: Objective, rows: Tensor | Examples, settings: TrainingSettings, **options: Any
+) -> Finished:
     """`train` to the end, in silence."""
     *_, last = train(model, objective, rows, settings, **options)
     if not isinstance(last, Finished):
@@ -101,13 +102,6 @@ def starts_from_rows(model: Any) -> bool:
     return bool(getattr(model, "starts_from_rows", False))
 
 
-@dataclass(eq=False)
-class Packed:
-    """Draws on their way through wrappers that would otherwise look into, convert or copy them."""
-
-    draws: Any
-
-
 class Loss(nn.Module):
     """Model and objective as one module, so that a distributed wrapper sees one forward pass."""
 
@@ -116,8 +110,10 @@ class Loss(nn.Module):
         self.model, self.objective = model, objective
 
     def forward(self, packed: Packed, scale: float) -> Tensor:
-        """``scale`` times the summed loss of the rows at hand."""
-        return self.objective.loss(self.model, packed.draws).sum() * scale
+        """``scale`` times the summed loss of the rows at hand, each by its weight."""
+        losses = self.objective.loss(self.model, packed.draws)
+        weighed = losses if packed.weights is None else losses * packed.weights.to(losses.dtype)
+        return weighed.sum() * scale
 
 
 class _Loop:
@@ -127,9 +123,9 @@ class _Loop:
         self,
         model: nn.Module,
         objective: Objective,
-        rows: Tensor,
+        rows: Examples,
         settings: TrainingSettings,
-        valid: Tensor | None,
+        held_out: Examples,
         start: Snapshot | None,
         device: str | torch.device,
         interrupted: Callable[[], bool],
@@ -141,7 +137,7 @@ class _Loop:
         self.objective, self.settings, self.interrupted = objective, settings, interrupted
         self.fabric.to_device(model)
         if start is None and starts_from_rows(model):
-            model.start_from(rows.to(self.device))  # type: ignore[operator]
+            _start(model, rows.to(self.device))
         optimizer = torch.optim.Adam(model.parameters(), lr=settings.lr, fused=True)
         self.loss: Any = Loss(model, objective)
         self.optimizer: Any = optimizer
@@ -150,8 +146,7 @@ class _Loop:
             self.loss, self.optimizer = self.fabric.setup(self.loss, optimizer)
             self.backward = self.fabric.backward
         self.now = Moving(model, optimizer, settings, proposal_of(objective))
-        self.rows = rows.to(self.device)
-        held_out = rows[:WITHOUT] if valid is None or not len(valid) else valid
+        self.feed = Feed(rows.to(self.device), objective, settings)
         self.judge: Judge = judge_of(model, objective, held_out.to(self.device), settings.seed)
         self.mine = share(settings.batch_size, self.fabric.global_rank, self.world)
         self.scale = self.world / settings.batch_size
@@ -184,7 +179,7 @@ class _Loop:
                 now.go_back(verdict.reason)
                 yield WentBack(now.step, now.best_step, now.rate, verdict.reason)
             why = self._ending()
-            if not why and monotonic() - saved > settings.checkpoint_seconds and self._boundary:
+            if not why and monotonic() - saved > settings.checkpoint_seconds and self._resumable:
                 yield Checkpoint(self._timed().snapshot())
                 saved = monotonic()
         if why == "minutes" and now.step % settings.valid_every:
@@ -195,12 +190,10 @@ class _Loop:
         now, settings, t = self.now, self.settings, self.now.step
         if now.proposal is not None and t % settings.refresh_every == 0 and t != now.proposal.refreshed_at:
             now.proposal.refresh(now.model, t)
-        index = torch.randint(
-            len(self.rows), (settings.batch_size,), generator=self._generator("batch"), device=self.device
-        )
-        x = self.rows.index_select(0, index).long()
-        draws = self.objective.draw(x, self._generator("draws"), now.model)
-        loss = self.loss(Packed(draws if self.world == 1 else draws.rows(self.mine)), self.scale)
+        packed = self.feed.at(t, now.model)
+        if self.world > 1:
+            packed = packed.rows(self.mine)
+        loss = self.loss(packed, self.scale)
         self.backward(loss)
         if settings.clip_norm is not None:
             nn.utils.clip_grad_norm_(now.parameters, settings.clip_norm)
@@ -211,9 +204,6 @@ class _Loop:
         now.step += 1
         if now.average is not None:
             now.follow()
-
-    def _generator(self, stream: str) -> torch.Generator:
-        return generator(self.settings.seed, stream, self.now.step, self.device)
 
     def _look(self) -> Generator[Event, None, Verdict]:
         """Read the loss since the last look; every process sees the same number."""
@@ -242,10 +232,10 @@ class _Loop:
             return "steps"
         if settings.patience is not None and now.step - now.best_step >= settings.patience:
             return "patience"
-        if not self._boundary:
+        if not self._asks:
             return ""
         late = settings.minutes is not None and self._timed().seconds >= 60 * settings.minutes
-        reason = 2 if self.interrupted() else 1 if late else 0
+        reason = 2 if self._resumable and self.interrupted() else 1 if late else 0
         if self.world > 1:
             reason = int(self._agree(torch.tensor(reason, device=self.device), "max"))
         return ("", "minutes", "interrupted")[reason]
@@ -256,9 +246,14 @@ class _Loop:
         return float(total)
 
     @property
-    def _boundary(self) -> bool:
+    def _asks(self) -> bool:
         """Whether all processes may be asked something now: between any steps if alone, else at every look."""
         return self.world == 1 or self.now.step % self.settings.check_every == 0
+
+    @property
+    def _resumable(self) -> bool:
+        """Whether a checkpoint of now goes on bit for bit: blanks filled ahead for later steps are in none."""
+        return self._asks and self.now.step % self.feed.ahead == 0
 
     def _timed(self) -> Moving:
         self.now.seconds = monotonic() - self.began
@@ -286,30 +281,9 @@ class _Loop:
         return Finished(now.step, why or now.ended, now.best_step, best, now.seconds, now.message, started)
 
 
-def has_likelihood(model: Any) -> bool:
-    """Whether a model's exact log-likelihood can be read off."""
-    return isinstance(model, DensityModel) and model.normalized
-
-
-def judge_of(model: Any, objective: Objective, rows: Tensor, seed: int) -> Judge:
-    """The mean log-density of ``rows`` ``(N, D)`` for a normalized density, else minus the held-out objective."""
-    if has_likelihood(model):
-        return lambda judged: _mean(judged.log_density(x) for _, x in _chunks(rows))
-    return lambda judged: (
-        -_mean(
-            objective.loss(judged, objective.draw(x, generator(seed, "valid", start, x.device)))
-            for start, x in _chunks(rows)
-        )
-    )
-
-
-@torch.no_grad()
-def _mean(parts: Iterator[Tensor]) -> float:
-    values = torch.cat([part.double() for part in parts])
-    return float(values.mean())
-
-
-def _chunks(rows: Tensor) -> Iterator[tuple[int, Tensor]]:
-    step = max(1, CHUNK // rows.shape[-1])
-    for start in range(0, len(rows), step):
-        yield start, rows[start : start + step].long()
+def _start(model: Any, rows: Examples) -> None:
+    """Let a model read the rows before the first step."""
+    if rows.observed is None and rows.weights is None:
+        model.start_from(rows.states)
+    else:
+        model.start_from(rows.states, rows.observed, rows.weights)

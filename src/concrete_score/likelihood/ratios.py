@@ -1,0 +1,99 @@
+"""Log-ratios of rows with blanks: those of what was observed, as means over the completions of a row."""
+
+from collections.abc import Callable
+from math import log
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from concrete_score.likelihood.views import RATIOS, Views
+from concrete_score.models.completing import (
+    FEW,
+    Completed,
+    can_draw_blanks,
+    complete,
+    count_completions,
+    log_sum_by_row,
+)
+from concrete_score.protocols import SiteNeighborhood
+from concrete_score.samplers.base import all_edits
+from concrete_score.samplers.completions import Impossible, RowName, row_by_number
+from concrete_score.shapes import States
+
+COMPLETED = 32
+"""Completions over which ratios of a row are averaged, where not all are listed."""
+
+Fill = Callable[[int], States]
+"""From a number M to so many joint draws of the blanks of every row ``(M, N, D)``."""
+
+
+@torch.no_grad()
+def observed_log_ratios(
+    views: Views,
+    x: States,
+    observed: Tensor,
+    wanted: SiteNeighborhood,
+    generator: torch.Generator,
+    fill: Fill,
+    row_name: RowName = row_by_number,
+) -> Float[Tensor, "rows slots"]:
+    """``log q(x'_O) - log q(x_O)`` for each change of an observed cell, NaN for changes of a blank one ``(N, K)``.
+
+        q(x'_O) / q(x_O) = E [ q(x'_O, x_U) / q(x_O, x_U) ],      x_U ~ q(· | x_O)
+
+    Exact where all completions of a row are listed; else a mean over weighed draws of the model, or over those of
+    ``fill`` for a model that has none of its own.
+
+    Args:
+        views: of the model.
+        x: checked states, whatever their blank cells hold ``(N, D)``.
+        observed: which cells are known, bool ``(N, D)``.
+        wanted: which changes.
+        generator: the source of the draws.
+        fill: draws blanks for models that have no draws of their own.
+        row_name: what a row is called in errors.
+
+    Raises:
+        Impossible: a row whose observed cells have probability zero.
+    """
+    found = _completions(views, x, observed, generator, fill, row_name)
+    step = max(1, RATIOS // max(1, wanted.num_slots))
+    ratios = torch.cat([views.log_ratios(part, wanted).double() for part in torch.split(found.states, step)])
+    mean = log_sum_by_row(ratios + found.log_scale[:, None], found.row, len(x))
+    return torch.where(observed.gather(1, all_edits(wanted, x)[0]), mean, torch.nan)
+
+
+def top_changes(changes: SiteNeighborhood, x: States, ratio: Tensor, top: int) -> list[Tensor]:
+    """The ``top`` largest ratios of each row, descending; those that are NaN, of blank cells, are left out.
+
+    Returns:
+        Row, site, value before, value after and ratio of each ``(M,)``.
+    """
+    blank = ratio.isnan()
+    # A change that makes a row impossible is an answer, so it comes before those of blank cells.
+    key = torch.where(blank, -torch.inf, ratio.clamp_min(torch.finfo(ratio.dtype).min))
+    slot = key.sort(dim=-1, descending=True, stable=True).indices[:, :top]
+    site, value = changes.edit(x[:, None].expand(*slot.shape, -1), slot)
+    row = torch.arange(len(x), device=x.device)[:, None].expand_as(slot)
+    known = ~blank.gather(1, slot)
+    return [part[known] for part in (row, site, x.gather(1, site), value, ratio.gather(1, slot))]
+
+
+def _completions(
+    views: Views, x: States, observed: Tensor, generator: torch.Generator, fill: Fill, row_name: RowName
+) -> Completed:
+    """Completions of rows, with their log-probabilities given what is observed as ``log_scale``."""
+    model = views.model if views.score is None and can_draw_blanks(views.model) else views.density
+    few = bool((count_completions(views.space, observed) <= FEW).all())
+    if model is None or not (few or can_draw_blanks(model)):
+        drawn = fill(COMPLETED).transpose(0, 1)
+        row = torch.arange(len(x), device=x.device).repeat_interleave(COMPLETED)
+        scale = torch.full((len(row),), -log(COMPLETED), dtype=torch.float64, device=x.device)
+        return Completed(drawn.flatten(0, 1), row, scale, len(x))
+    found = complete(model, x, observed, COMPLETED, generator)
+    weight = found.log_weights(model).double()
+    total = log_sum_by_row(weight, found.row, len(x))
+    if bool((total == -torch.inf).any()):
+        raise Impossible(int((total == -torch.inf).nonzero()[0]), row_name=row_name)
+    return found._replace(log_scale=weight - total[found.row])

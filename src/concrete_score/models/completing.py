@@ -1,0 +1,176 @@
+"""Rows with cells that were not seen, completed by a model: what was seen counts by its own probability.
+
+With observed cells O and unobserved cells U, ``q(x_O) = Σ_{x_U} q(x)``. Where the completions of a row are few they are
+all listed, and the sum is exact. Otherwise K of them are drawn from ``r``, each blank given the sites before it, and
+
+    q(x_O) = E_r [ q(x_O, x_U) / r(x_U) ],      log q(x_O) ≥ E_r log (1/K) Σ_k q(x_O, x_U^k) / r(x_U^k).
+
+The draws carry no gradient, so that of the bound is ``Σ_k w_k ∇ log q(x_O, x_U^k)``, with the ratios normalized over k
+as weights w. It is the gradient of ``log q(x_O)`` up to a bias of order 1/K (docs/mathematics.md, "Blanks").
+"""
+
+from math import log
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from concrete_score.errors import InputError, Option
+from concrete_score.randomness import uniform
+from concrete_score.shapes import PerState, States
+from concrete_score.spaces import Space
+
+DRAWS = 8
+"""Ways in which a row's blanks are filled at each step of a training."""
+LISTED = 2
+"""Listing a completion costs a pass, and drawing one costs about two: so many times as many are listed as drawn."""
+FEW = 256
+"""Completions listed at most of a model that cannot draw any."""
+
+
+class Completed(NamedTuple):
+    """Rows with their blanks filled in several ways; those of one row together stand for it."""
+
+    states: Tensor
+    """``(n, D)``."""
+    row: Tensor
+    """Which row each of them completes ``(n,)``, ascending."""
+    log_scale: Tensor
+    """``(n,)``: the sum of ``q(states) exp(log_scale)`` over a row is ``q(observed cells)``, or has it as its mean."""
+    size: int
+    """How many rows there are."""
+
+    def rows(self, part: slice) -> "Completed":
+        """A slice of the batch."""
+        start, stop, _ = part.indices(self.size)
+        ends = torch.searchsorted(self.row, torch.tensor([start, stop], device=self.row.device)).tolist()
+        mine = slice(*ends)
+        return Completed(self.states[mine], self.row[mine] - start, self.log_scale[mine], stop - start)
+
+    def log_weights(self, model: Any) -> Tensor:
+        """``log q(states) + log_scale`` ``(n,)``."""
+        density: Tensor = model.log_density(self.states)
+        return density + self.log_scale.to(density.dtype)
+
+    def log_density(self, model: Any) -> PerState:
+        """``log q(observed cells)`` of each row ``(size,)``, or the bound below it; differentiable."""
+        return log_sum_by_row(self.log_weights(model), self.row, self.size)
+
+
+@torch.no_grad()
+def complete(model: Any, x: States, observed: Tensor, draws: int, generator: torch.Generator) -> Completed:
+    """Rows with their blanks filled: in all ways where these are few, otherwise by ``draws`` draws of the model.
+
+    Args:
+        model: draws its own blanks (`can_draw_blanks`), or every row has at most `FEW` completions.
+        x: rows ``(B, D)``; what they hold in blank cells is ignored.
+        observed: which cells are known, bool ``(B, D)``.
+        draws: of each row that has many completions, K.
+        generator: the source of the draws.
+
+    >>> from concrete_score.targets import pmf
+    >>> p = pmf([[0.1, 0.2], [0.3, 0.4]])
+    >>> x, seen = torch.tensor([[0, 1], [1, 1]]), torch.tensor([[False, True], [True, True]])
+    >>> complete(p, x, seen, 8, torch.Generator()).log_density(p).exp()
+    tensor([0.6000, 0.4000], dtype=torch.float64)
+    """
+    count = count_completions(model.space, observed)
+    few = count <= (LISTED * draws if can_draw_blanks(model) else FEW)
+    listed = few.nonzero().squeeze(-1)
+    states, row = list_completions(model.space, x[listed], observed[listed])
+    scale = torch.zeros(len(states), dtype=torch.float64, device=x.device)
+    if len(listed) == len(x):
+        return Completed(states, row, scale, len(x))
+    many = (~few).nonzero().squeeze(-1).repeat_interleave(draws)
+    drawn, log_proposal = draw_blanks(model, x[many], observed[many], generator)
+    rows, order = torch.cat([listed[row], many]).sort(stable=True)
+    scale = torch.cat([scale, -log(draws) - log_proposal.double()])
+    return Completed(torch.cat([states, drawn])[order], rows, scale[order], len(x))
+
+
+@torch.no_grad()
+def complete_once(model: Any, x: States, observed: Tensor, draws: int, generator: torch.Generator) -> States:
+    """Each row with its blanks filled by one of its completions, chosen by weight ``(B, D)``.
+
+    Exactly a draw given the observed cells where all completions are listed, and nearly one where ``draws`` are drawn.
+    """
+    found = complete(model, x, observed, draws, generator)
+    weight = found.log_weights(model).double()
+    # The largest of log-weights with Gumbel noise is a draw by weight.
+    unit = uniform((len(weight),), generator, weight.device)
+    key = weight - (-torch.log1p(-unit)).log()
+    best = torch.full((len(x),), -torch.inf, dtype=key.dtype, device=key.device)
+    best = best.scatter_reduce(0, found.row, key, "amax")
+    chosen = (key == best[found.row]).nonzero().squeeze(-1)
+    filled = x.clone()
+    filled[found.row[chosen]] = found.states[chosen]
+    return filled
+
+
+def draw_blanks(model: Any, x: States, observed: Tensor, generator: torch.Generator) -> tuple[States, PerState]:
+    """``x`` with each blank drawn given the sites before it ``(n, D)``, and ``log r`` of the draws ``(n,)``."""
+    own = getattr(model, "draw_blanks", None)
+    if own is not None:
+        return own(x, observed, generator)  # type: ignore[no-any-return]
+    states, log_weight = model.propose_given(x, observed, generator)
+    return states, model.log_density(states).double() - log_weight
+
+
+def can_draw_blanks(model: Any) -> bool:
+    """Whether a model draws blanks given the sites before them, with a weight."""
+    return hasattr(model, "draw_blanks") or hasattr(model, "propose_given")
+
+
+def check_completes(model: Any, observed: Tensor) -> None:
+    """Refuse rows with blanks that a model can neither draw nor list.
+
+    Raises:
+        InputError: it says what to do with them instead.
+    """
+    few = hasattr(model, "log_density") and bool((count_completions(model.space, observed) <= FEW).all())
+    if not few and not can_draw_blanks(model):
+        raise InputError(
+            "a model that draws blank cells given the others, such as `made`, for rows with blanks",
+            type(model).__name__,
+            where="model",
+            fix=[Option("missing", "drop"), Option("missing", "category")],
+        )
+
+
+def count_completions(space: Space, observed: Tensor) -> Tensor:
+    """In how many ways each row can be completed ``(N,)``; in float64, for there may be very many.
+
+    >>> count_completions(Space((2, 3)), torch.tensor([[True, False], [False, False]])).tolist()
+    [3.0, 6.0]
+    """
+    sizes = space.sizes_tensor(observed.device).double()
+    return torch.where(observed, 1.0, sizes).prod(-1)
+
+
+def list_completions(space: Space, x: States, observed: Tensor) -> tuple[Tensor, Tensor]:
+    """All completions of every row ``(n, D)``, and the row of each ``(n,)``, ascending.
+
+    >>> rows, row = list_completions(Space((2, 3)), torch.tensor([[1, 0], [0, 2]]), torch.tensor([[True, False]] * 2))
+    >>> rows.tolist(), row.tolist()
+    ([[1, 0], [1, 1], [1, 2], [0, 0], [0, 1], [0, 2]], [0, 0, 0, 1, 1, 1])
+    """
+    size = torch.where(observed, 1, space.sizes_tensor(x.device))
+    count = size.prod(-1)
+    stride = size.flip(-1).cumprod(-1).flip(-1) // size
+    row = torch.arange(len(x), device=x.device).repeat_interleave(count)
+    number = torch.arange(len(row), device=x.device) - (count.cumsum(0) - count)[row]
+    value = number[:, None] // stride[row] % size[row]
+    return torch.where(observed[row], x[row], value), row
+
+
+def log_sum_by_row(values: Tensor, row: Tensor, count: int) -> Tensor:
+    """``log Σ exp`` of the values of each row ``(n, ...), (n,) -> (count, ...)``; -inf where a row has none.
+
+    >>> log_sum_by_row(torch.tensor([0.0, 0.0, 1.0]), torch.tensor([0, 0, 1]), 2)
+    tensor([0.6931, 1.0000])
+    """
+    at = row.reshape(-1, *(1,) * (values.ndim - 1)).expand_as(values)
+    top = values.new_full((count, *values.shape[1:]), -torch.inf).scatter_reduce(0, at, values.detach(), "amax")
+    top = torch.where(top.isfinite(), top, 0.0)
+    total = torch.zeros_like(top).index_add(0, row, (values - top[row]).exp())
+    return total.log() + top

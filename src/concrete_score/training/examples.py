@@ -1,0 +1,107 @@
+"""What is learned from: rows of states, which of their cells were seen, and how much each row counts."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from concrete_score.errors import InputError
+from concrete_score.models.completing import DRAWS, LISTED, check_completes, complete_once
+
+CELLS = 2**22
+"""Cells (completions × sites) of rows that are filled at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Rows ``(N, D)`` in integers however narrow; None stands for all cells seen, and for equal weights.
+
+    Args:
+        states: the rows; a blank cell holds any value of its site.
+        observed: which cells were seen, bool ``(N, D)``.
+        weights: of the rows, none negative ``(N,)``.
+
+    Raises:
+        InputError: shapes that do not fit, or weights that are negative, not finite, or all zero.
+
+    >>> rows = Examples.of(torch.tensor([[0, 1], [1, 0]]), torch.tensor([[True, True], [True, False]]))
+    >>> len(rows), rows.whole, rows[torch.tensor([0])].whole
+    (2, False, False)
+    >>> Examples.of(rows.states, torch.ones(2, 2, dtype=torch.bool)).whole
+    True
+    """
+
+    states: Tensor
+    observed: Tensor | None = None
+    weights: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.observed is not None and self.observed.shape != self.states.shape:
+            expected = f"booleans of the shape of the rows, {tuple(self.states.shape)}"
+            raise InputError(expected, f"shape {tuple(self.observed.shape)}", where="observed")
+        if self.weights is None:
+            return
+        if self.weights.shape != self.states.shape[:1]:
+            raise InputError(f"{len(self.states)} weights", f"shape {tuple(self.weights.shape)}", where="weights")
+
+    @classmethod
+    def of(cls, rows: "Tensor | Examples", observed: Tensor | None = None, weights: Tensor | None = None) -> "Examples":
+        """Examples in their plainest form: what is all seen, or weighs all the same, is None."""
+        if isinstance(rows, Examples):
+            return rows
+        if weights is not None:
+            if not bool((weights.isfinite() & (weights >= 0)).all()) or not bool((weights > 0).any()):
+                raise InputError("finite weights, none negative and some above 0", "others", where="weights")
+            weights = None if bool((weights == weights[0]).all()) else weights.double()
+        whole = observed is None or bool(observed.all())
+        return cls(rows, None if whole else observed, weights)
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def __getitem__(self, index: Tensor | slice) -> "Examples":
+        """Some of the rows."""
+        return Examples(*(None if part is None else part[index] for part in self._parts))  # type: ignore[arg-type]
+
+    @property
+    def whole(self) -> bool:
+        """Whether every cell was seen."""
+        return self.observed is None
+
+    @property
+    def blank_cells(self) -> int:
+        """How many cells were not seen."""
+        return 0 if self.observed is None else int((~self.observed).sum())
+
+    def to(self, device: Any) -> "Examples":
+        """The same on a device."""
+        return Examples(*(None if part is None else part.to(device) for part in self._parts))  # type: ignore[arg-type]
+
+    def balanced(self) -> "Examples":
+        """With weights whose mean is 1."""
+        return (
+            self if self.weights is None else Examples(self.states, self.observed, self.weights / self.weights.mean())
+        )
+
+    def completed(self, model: Any, generator: torch.Generator) -> "Examples":
+        """With the blanks of each row filled by a draw of the model given what was seen of it (`complete_once`)."""
+        if self.observed is None:
+            return self
+        step = max(1, CELLS // (LISTED * DRAWS * self.states.shape[-1]))
+        parts = zip(torch.split(self.states, step), torch.split(self.observed, step), strict=True)
+        filled = [complete_once(model, x.long(), observed, DRAWS, generator) for x, observed in parts]
+        return Examples(torch.cat(filled), None, self.weights)
+
+    def check(self, model: Any) -> None:
+        """Refuse rows with blanks of a model that cannot fill them.
+
+        Raises:
+            InputError: it says what to do with them instead.
+        """
+        if self.observed is not None:
+            check_completes(model, self.observed)
+
+    @property
+    def _parts(self) -> tuple[Tensor | None, ...]:
+        return self.states, self.observed, self.weights
