@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from concrete_score import registry
+from concrete_score.codecs.conditions import COMPARISONS, GIVEN, Condition, as_evidence, label_evidence, to_number
 from concrete_score.data.frame import Array
 from concrete_score.errors import InputError, nearest
 
@@ -70,6 +71,7 @@ class ColumnKind(Protocol):
     def lossy(self) -> bool: ...
 
     def place(self, text: str) -> int | None: ...
+    def log_evidence(self, conditions: Sequence[Condition]) -> Array: ...
     def encode(self, column: ColumnCells) -> Array: ...
     def decode(self, codes: Array) -> pl.Series: ...
     def parameters(self) -> dict[str, Any]: ...
@@ -113,6 +115,10 @@ class _Site(ABC):
         """The site's value for a text, or None."""
         found = int(self.lookup(pl.Series([text]), ())[0])
         return found if found >= 0 else None
+
+    def log_evidence(self, conditions: Sequence[Condition]) -> Array:
+        """``log e(v)``, the logarithm of the share of each value's cells that meets all conditions ``(size,)``."""
+        return label_evidence(conditions, self.name, self.natives, self.labels, self.place)
 
     def encode(self, column: ColumnCells) -> Array:
         """Every cell's value ``(N,)``, UNKNOWN or BLANK where there is none."""
@@ -228,6 +234,35 @@ class Bins(_Site):
             return np.where(np.isnan(column.fractions), self.blank_place, self._cut(column.fractions))
         return super().encode(column)
 
+    def log_evidence(self, conditions: Sequence[Condition]) -> Array:
+        """As of categories; a number to compare with must be an edge, for a range is drawn as a whole."""
+        named = [each for each in conditions if each.operator not in COMPARISONS]
+        met = super().log_evidence(named) == 0
+        for each in conditions:
+            if each.operator in COMPARISONS:
+                met[: len(self.edges) - 1] &= self._within(each)
+                met[len(self.edges) - 1 :] = False
+        return as_evidence(met)
+
+    def _within(self, condition: Condition) -> Array:
+        """Which ranges lie on the right side of a number ``(V,)``.
+
+        Raises:
+            InputError: the number lies within a range.
+        """
+        bound, edges = to_number(condition.values[0], self.name), np.array(self.edges)
+        low, high = edges[:-1], edges[1:]
+        above = low > bound if condition.operator in (">", "<=") else low >= bound
+        below = high < bound if condition.operator in (">=", "<") else high <= bound
+        # All but the last range are open at their upper end.
+        below[:-1] = high[:-1] <= bound
+        cut = ~(above | below)
+        if cut.any():
+            at = int(cut.argmax())
+            came, fix = f"{bound:g}, which lies in {self.labels[at]}", f"its edges: {_listed(self.edges)}"
+            raise InputError(f"an edge of the ranges of {self.name!r} to compare with", came, GIVEN, fix)
+        return above if condition.operator in (">", ">=") else below
+
     def parameters(self) -> dict[str, Any]:
         """The reading options that asked for this kind."""
         return {"bins": {self.name: self.size - self.blank}}
@@ -316,6 +351,11 @@ def _rounded(number: float, up: bool) -> float:
     """Three digits where they err to the outside, more where they do not."""
     tries = (float(f"{number:.{digits}g}") for digits in range(3, 17))
     return next((edge for edge in tries if (edge >= number if up else edge <= number) and np.isfinite(edge)), number)
+
+
+def _listed(edges: Sequence[float], shown: int = 12) -> str:
+    more = f", … {_short(edges[-1])}" if len(edges) > shown else ""
+    return ", ".join(map(_short, edges[:shown])) + more
 
 
 def _short(edge: float) -> str:

@@ -20,6 +20,7 @@ from concrete_score.codecs.base import (
     options_of,
     refuse_other_kind,
 )
+from concrete_score.codecs.conditions import Condition
 from concrete_score.data.frame import DRAW, Array
 from concrete_score.data.images import Images, grid_png, pixel_names
 from concrete_score.defaults import LEVELS, MAX_LEVELS, MISSING, THRESHOLD, UNKNOWN
@@ -187,7 +188,9 @@ class ImageCodec(Codec):
         states, observed = self._states(pixels[kept], blank[kept]), self._observed(blank[kept])
         return Encoded(states, observed, torch.from_numpy(kept), int(unseen.sum()), int(dropped.sum()))
 
-    def decode(self, states: States) -> Images:
+    def decode(
+        self, states: States, generator: torch.Generator | None = None, conditions: Sequence[Condition] = ()
+    ) -> Images:
         """States ``(N, D)`` to grey values ``(N, H, W)``: black, white and even steps between.
 
         Raises:

@@ -24,6 +24,7 @@ from concrete_score.codecs.base import (
 from concrete_score.codecs.cells import Column
 from concrete_score.codecs.columns import BLANK, INTEGER, Categories, ColumnKind, column_from_json
 from concrete_score.codecs.columns import UNKNOWN as UNSEEN
+from concrete_score.codecs.conditions import Condition
 from concrete_score.codecs.inference import TableOptions, infer_columns, refuse_blanks
 from concrete_score.data.frame import ARRAYS, DRAW, Array, Form, Frame, as_frame
 from concrete_score.defaults import MISSING, UNKNOWN
@@ -134,7 +135,9 @@ class TableCodec(Codec):
             refuse_blanks(frame, {self.names[d]: int(mask.sum()) for d, mask in absent.items()}, fix)
         return self._kept(frame, states, absent, unseen, missing)
 
-    def decode(self, states: States) -> Frame:
+    def decode(
+        self, states: States, generator: torch.Generator | None = None, conditions: Sequence[Condition] = ()
+    ) -> Frame:
         """States ``(N, D)`` to a table of the form that came in; `Frame.native` gives the object.
 
         Raises:
@@ -183,6 +186,10 @@ class TableCodec(Codec):
     def place(self, site: int, text: str) -> int | None:
         """A value by its text, or a range by a number in it."""
         return self.columns[site].place(text)
+
+    def log_evidence(self, site: int, conditions: Sequence[Condition]) -> Array:
+        """As the column's kind compares its values."""
+        return self.columns[site].log_evidence(conditions)
 
     def notes(self) -> list[tuple[Part, ...]]:
         """Texts by which other programs mean a blank cell; here they are values like any other, unless declared."""
