@@ -21,6 +21,7 @@ from concrete_score.fitting import PIECES, SETTINGS, Plan, Request, prepare
 from concrete_score.likelihood import LogLikelihood
 from concrete_score.model import Model
 from concrete_score.runs import Run
+from concrete_score.samplers.evidence import Probability
 from concrete_score.training.choice import Choice, choose
 from concrete_score.training.progress import training_progress
 from concrete_score.training.recipe import Recipe, TrainingSettings
@@ -159,6 +160,10 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Any:
         """``n`` rows drawn from the model, in the kind of the training table; see `Model.sample`."""
         return self._model.sample(n, given, sampler=sampler, random_state=random_state, blanks=blanks)
+
+    def probability(self, given: Any, *, random_state: int | None = None) -> Probability | None:
+        """The probability that a row meets conditions; see `Model.probability`."""
+        return self._model.probability(given, random_state=random_state)
 
     def score_samples(self, X: Any) -> Numbers:
         """``log q(x)`` of each row in nats ``(N,)``; see `Model.score_samples`."""

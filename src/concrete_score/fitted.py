@@ -1,6 +1,7 @@
 """A trained model's answers about states: draws, likelihoods, single changes, blanks."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -22,11 +23,17 @@ from concrete_score.protocols import SiteNeighborhood
 from concrete_score.randomness import generator as named_generator
 from concrete_score.samplers.completions import Cells, Impossible, RowName, row_by_number
 from concrete_score.samplers.conditional import Conditioner
+from concrete_score.samplers.evidence import Evidence, Probability
 from concrete_score.samplers.from_noise import Watch, from_noise
+from concrete_score.samplers.guided import Autoregressive
+from concrete_score.samplers.sources import Source, source
 from concrete_score.spaces import Space, check_query, check_same_space
 
 Progress = Callable[[int, int], None]
 """Receives how much is done, and of how much."""
+
+Known = Mapping[int, int | Tensor]
+"""What is known of some sites: their value, or the logarithms of weights of their values ``(size,)``."""
 
 PATHS = {"steps": 100, "chains": 32, "raise_chains": 2, "bound_rows": 16, "pilot_steps": 10, "pilot_chains": 16}
 """Of bounds on a score model's path density, each of whose evaluations takes a pass for every site."""
@@ -49,6 +56,8 @@ class Drawn:
     names of kernels are not."""
     warnings: tuple[str, ...] = ()
     """Empty if nothing was found."""
+    probability: Probability | None = None
+    """Of the condition; None where there is none, or where it is not known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +142,7 @@ class Fitted:
         self,
         n: int,
         generator: torch.Generator,
-        given: Mapping[int, int] | None = None,
+        given: Known | None = None,
         sampler: str | None = None,
         progress: Progress | None = None,
         *,
@@ -145,7 +154,8 @@ class Fitted:
         Args:
             n: at least 1.
             generator: all randomness.
-            given: values of some sites.
+            given: what is known of some sites: their value, or the logarithms of weights ``e(v)`` of their values
+                ``(size,)``; rows follow ``q(x) Π e(x_d)``, normalized. Weights of 0 and 1 rule values out, or not.
             sampler: a registered kernel instead of the best method; ``exact`` and ``ancestral`` included. From noise, a
                 name of ``csm list annealing``.
             progress: receives how much is done.
@@ -165,16 +175,18 @@ class Fitted:
         self,
         n: int,
         generator: torch.Generator,
-        given: Mapping[int, int] | None = None,
+        given: Known | None = None,
         sampler: str | None = None,
         progress: Progress | None = None,
         *,
         passes: int | None = None,
         watch: Watch | None = None,
+        condition: str = "",
     ) -> Iterator[Drawn]:
         """The rows of `sample` in parts of at most `DRAWN` where the model draws them itself; else in one.
 
-        Memory is then that of a part, whatever ``n``. What can be wrong is said before the first part.
+        Memory is then that of a part, whatever ``n``. What can be wrong is said before the first part, and the
+        condition is called ``condition`` there.
 
         >>> from concrete_score.targets import asia
         >>> fitted = Fitted(asia(), asia().space)
@@ -182,30 +194,40 @@ class Fitted:
         [65536, 34464]
         """
         check_count(n, "n")
-        x, observed = self._condition(given or {})
         self._refuse_without_levels(passes=passes, watch=watch)
-        source = exact_sampler(self.model) if sampler in (None, "ancestral") and not given else None
-        if source is not None:
+        if given and self.views.levels is None:
+            with self._condition(given, condition):
+                source = self._source(given, n, sampler)
+                for batch in source.batches(n, generator, progress):
+                    yield Drawn(batch.states, source.name, batch.warnings, batch.probability)
+            return
+        own = exact_sampler(self.model) if sampler in (None, "ancestral") and not given else None
+        if own is not None:
             for start in range(0, n, DRAWN):
-                states = source.sample(min(DRAWN, n - start), generator)
+                states = own.sample(min(DRAWN, n - start), generator)
                 if progress is not None:
                     progress(start + len(states), n)
                 yield Drawn(states, "ancestral")
             return
+        x, observed = self._fixed(given or {})
         subject = "this condition" if given else "the model"
         conditioner = self._conditioner(sampler, lambda row: subject, passes, watch, given=bool(given))
-        try:
-            done = conditioner.draw(x, observed, n, generator, progress)
-        except Impossible as impossible:
-            raise self._impossible(given or {}, impossible.came) from None
-        if (
-            observed.all()
-            and self.views.levels is None
-            and self.views.density is not None
-            and self.views.density.log_density(x).item() == -torch.inf
-        ):
-            raise self._impossible(given or {}, "probability 0")
+        done = conditioner.draw(x, observed, n, generator, progress)
         yield Drawn(done.states[:, 0], done.method, done.warnings)
+
+    @torch.no_grad()
+    def probability(self, given: Known, generator: torch.Generator, condition: str = "") -> Probability | None:
+        """The probability of what is known of some sites, ``Σ_x q(x) Π e(x_d)``; None where the model cannot tell.
+
+        Args:
+            given: as for `sample`.
+            generator: of the draws it is estimated from, where it is not exact.
+            condition: what it is called in messages.
+        """
+        if self.views.levels is not None:
+            return None
+        with self._condition(given, condition):
+            return self._source(given, 1, None).probability(generator)
 
     @torch.no_grad()
     def evaluate(
@@ -428,23 +450,36 @@ class Fitted:
                 "a model with noise levels, which draws from noise", "one without", Option(given[0]), "leave it out"
             )
 
-    def _condition(self, given: Mapping[int, int]) -> tuple[Tensor, Tensor]:
-        """One row ``(1, D)`` and which of its cells are given."""
-        x = torch.zeros(1, self.space.num_sites, dtype=torch.int64, device=self.views.device)
-        observed = torch.zeros_like(x, dtype=torch.bool)
-        for site, value in given.items():
-            if not 0 <= site < self.space.num_sites:
-                raise InputError(f"a site from 0 to {self.space.num_sites - 1}", str(site), where=Option("given"))
-            x[0, site], observed[0, site] = value, True
-        return self.space.check(x, "given"), observed
+    def _source(self, given: Known, n: int, sampler: str | None) -> Source:
+        evidence = Evidence.of(self.space, given, self.views.device)
+        # What an autoregressive model can draw need not be tabulated.
+        density = None if isinstance(self.model, Autoregressive) else self.views.density
+        target = self.model if self.views.score is None else self.views.score
+        return source(target, evidence, n, density, self.limit, sampler)
 
-    def _impossible(self, given: Mapping[int, int], came: str) -> InputError:
-        return InputError(
-            "a condition that the model gives some probability",
-            f"{came} for " + ", ".join(self.describe(site, value) for site, value in given.items()),
-            where=Option("given"),
-            fix="ask for something that can happen",
-        )
+    def _fixed(self, given: Known) -> tuple[Tensor, Tensor]:
+        """One row ``(1, D)`` and which of its cells are known."""
+        evidence = Evidence.of(self.space, given, self.views.device)
+        observed = torch.zeros_like(evidence.fixed)
+        observed[list(evidence.sites)] = True
+        if (observed & ~evidence.fixed).any():
+            expected = "conditions that leave one value each, for a model that draws from noise"
+            raise InputError(expected, "others", Option("given"), "ask for single values with =")
+        return evidence.values[None, :, 0], observed[None]
+
+    @contextmanager
+    def _condition(self, given: Known, condition: str) -> Iterator[None]:
+        """Within it, what cannot happen is named."""
+        try:
+            yield
+        except Impossible as impossible:
+            words = [self.describe(d, known) if isinstance(known, int) else f"site {d}" for d, known in given.items()]
+            raise InputError(
+                "a condition that the model gives some probability",
+                f"{impossible.came} for {condition or ', '.join(words)}",
+                where=Option("given"),
+                fix="ask for something that can happen",
+            ) from None
 
 
 def _has_blanks(observed: Any) -> bool:

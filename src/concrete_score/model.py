@@ -4,7 +4,7 @@ What `concrete_score.load` gives for a run directory of any kind of data; the co
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -21,6 +21,7 @@ from torch import Tensor
 from concrete_score import registry, runs
 from concrete_score.codecs import Codec
 from concrete_score.codecs.columns import as_text
+from concrete_score.codecs.conditions import Condition
 from concrete_score.data.frame import ARRAYS, Form, Frame
 from concrete_score.defaults import FILLS, MISSING, TOP, UNKNOWN
 from concrete_score.errors import Command, InputError, Option, check_count, nearest
@@ -32,6 +33,7 @@ from concrete_score.protocols import Encoded
 from concrete_score.randomness import generator
 from concrete_score.runs import Run
 from concrete_score.samplers.completions import Cells
+from concrete_score.samplers.evidence import Probability
 from concrete_score.samplers.from_noise import Watch
 from concrete_score.training.patterns import BlankPatterns
 
@@ -221,7 +223,8 @@ class Model:
 
         Args:
             n: how many.
-            given: only rows with these values, ``{"smoke": "yes"}``; columns without names are called by number.
+            given: only rows that meet these conditions: ``{"smoke": "yes", "country": ["US", "CA"]}``, or texts with
+                comparisons, ``["age>=65", "country in US,CA"]``; columns without names are called by number.
             sampler: a name of ``csm list kernels``; by default what is exact, if anything is.
             random_state: the model's own by default, so that two calls give the same rows.
             blanks: whether some cells are left blank, as those of the training rows were.
@@ -230,19 +233,17 @@ class Model:
             InputError: no such column or value, or an impossible condition; or nothing was blank in training.
         """
         leave_blanks = self.blanker(random_state) if blanks else None
-        if given is not None and not isinstance(given, Mapping):
-            raise InputError("a mapping such as {'smoke': 'yes'}", type(given).__name__, Option("given"))
         parts = list(self.sample_parts(n, given, sampler=sampler, random_state=random_state))
         _warn(parts[0].warnings)
         states = torch.cat([part.states for part in parts])
-        drawn = next(self.decoded([states], random_state))
+        drawn = next(self.decoded([states], given, random_state))
         return (drawn if leave_blanks is None else leave_blanks(drawn)).native()
 
-    def decoded(self, parts: Iterable[Tensor], random_state: int | None = None) -> Iterator[Any]:
-        """Drawn states, in parts, as data: numbers are drawn inside their ranges, identifiers go on."""
-        random, first = self.generator("decode", random_state), 0
+    def decoded(self, parts: Iterable[Tensor], given: Any = None, random_state: int | None = None) -> Iterator[Any]:
+        """The states of `sample_parts` as data: what they leave open is drawn so that the conditions are met."""
+        conditions, random, first = self.codec.conditions(given), self.generator("decode", random_state), 0
         for states in parts:
-            yield self.codec.decode(states, random, first=first)
+            yield self.codec.decode(states, random, conditions, first)
             first += len(states)
 
     def blanker(self, random_state: int | None = None) -> Callable[[Frame], Frame]:
@@ -256,6 +257,17 @@ class Model:
             raise InputError("a model of data with blanks", "one without", Option("blanks"), "leave it out")
         return partial(patterns.leave, names=self.codec.names, generator=random)
 
+    def probability(self, given: Any, *, random_state: int | None = None) -> Probability | None:
+        """The probability that a row meets conditions, with its standard error; None where the model cannot tell.
+
+        Args:
+            given: as for `sample`.
+            random_state: the model's own by default.
+        """
+        conditions = self.codec.conditions(given)
+        random = self.generator("probability", random_state)
+        return self.fitted.probability(self.codec.evidence(conditions), random, self._told(conditions))
+
     def sample_parts(
         self,
         n: int,
@@ -267,11 +279,24 @@ class Model:
         passes: int | None = None,
         watch: Watch | None = None,
     ) -> Iterator[Drawn]:
-        """The states of `sample` in parts, so that memory does not grow with ``n``; the codec decodes them."""
+        """The states of `sample` in parts, so that memory does not grow with ``n``; `decoder` makes data of them."""
         check_sampler(sampler)
-        conditions = self.codec.given(given)
-        options: dict[str, Any] = {"sampler": sampler, "progress": progress, "passes": passes, "watch": watch}
-        return self.fitted.sample_parts(n, self.generator("sample", random_state), given=conditions, **options)
+        conditions = self.codec.conditions(given)
+        return self.fitted.sample_parts(
+            n,
+            self.generator("sample", random_state),
+            self.codec.evidence(conditions),
+            sampler,
+            progress,
+            passes=passes,
+            watch=watch,
+            condition=self._told(conditions),
+        )
+
+    def decoder(self, given: Any = None, random_state: int | None = None) -> Callable[[Tensor], Any]:
+        """From the states of `sample_parts` to data, what they leave open drawn so that the conditions are met."""
+        conditions, random = self.codec.conditions(given), self.generator("decode", random_state)
+        return lambda states: self.codec.decode(states, random, conditions)
 
     def evaluate(
         self,
@@ -417,6 +442,9 @@ class Model:
         """The randomness of one use of the model."""
         seed = self.seed if random_state is None else check_count(random_state, Option("seed"), 0)
         return generator(seed, stream, device=self.fitted.views.device or "cpu")
+
+    def _told(self, conditions: Sequence[Condition]) -> str:
+        return ", ".join(each.describe(self.codec.names) for each in conditions)
 
     def _cells(self, given: Given) -> tuple[Tensor, Tensor]:
         """States and which of their cells are there."""

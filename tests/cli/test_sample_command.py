@@ -58,7 +58,7 @@ def test_rows_are_written_in_parts_that_make_the_whole(csm, run, tmp_path, monke
     draw = ("sample", run, "-n", "70", "--quiet")
     sizes, decode = [], TableCodec.decode
     monkeypatch.setattr("concrete_score.fitted.DRAWN", 30)
-    monkeypatch.setattr(TableCodec, "decode", lambda codec, states: sizes.append(len(states)) or decode(codec, states))
+    monkeypatch.setattr(TableCodec, "decode", lambda codec, x, *rest: sizes.append(len(x)) or decode(codec, x, *rest))
     wanted = rows_of(csm(*draw).out)[1:]
     assert (len(wanted), sizes) == (70, [30, 30, 10])
     for ending in ("csv", "tsv.gz", "parquet", "npy"):

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from concrete_score.codecs.cells import Column
 from concrete_score.codecs.columns import UNKNOWN, column_from_json
+from concrete_score.codecs.conditions import Condition
 from concrete_score.codecs.dates import Date, find_format
-from concrete_score.codecs.numbers import LIMIT, Number, intervals
-from concrete_score.codecs.ranges import grid_digits
+from concrete_score.codecs.numbers import Number
+from concrete_score.codecs.ranges import LIMIT, grid_digits, intervals
 from concrete_score.errors import InputError
 
 keys = st.lists(st.integers(-50, 50) | st.sampled_from([0, 7]), min_size=2, max_size=80).filter(
@@ -56,7 +57,8 @@ def test_draws_and_middles_stay_in_their_cells_and_labels_name_them(values, seed
 def test_evidence_is_what_counting_the_grid_gives(values, operator, texts):
     column = Number.fit("a", np.array(values))
     chosen = texts if operator == "in" else texts[:1]
-    allowed = column.allowed(operator, [str(each) for each in chosen])
+    conditions = [Condition(0, operator, tuple(map(str, chosen)))]
+    allowed = column.allowed(conditions)
     holds = {
         "<": chosen[0] > GRID,
         "<=": chosen[0] >= GRID,
@@ -68,7 +70,7 @@ def test_evidence_is_what_counting_the_grid_gives(values, operator, texts):
     }[operator]
     inside = probability(column)
     beyond = 1 - inside.sum(1)
-    found = np.exp(column.log_evidence(allowed))
+    found = np.exp(column.log_evidence(conditions))
     low, high = (inside * holds).sum(1), (inside * holds).sum(1) + beyond
     assert (found >= low - 1e-9).all()
     assert (found <= high + 1e-9).all()
@@ -82,12 +84,22 @@ def test_evidence_is_what_counting_the_grid_gives(values, operator, texts):
 
 def test_a_value_between_grid_points_is_met_by_none_and_divides_them():
     column = Number.fit("a", np.arange(10), digits=0)
-    assert column.allowed("=", ["2.5"]) == ()
-    assert column.allowed("<", ["2.5"]) == column.allowed("<=", ["2.5"]) == ((-LIMIT, 2),)
-    assert column.allowed(">", ["2.5"]) == column.allowed(">=", ["2.5"]) == ((3, LIMIT),)
-    assert column.allowed("!=", ["2.5"]) == ((-LIMIT, LIMIT),)
+
+    def allowed(operator, text):
+        return column.allowed([Condition(0, operator, (text,))])
+
+    assert allowed("=", "2.5") == ()
+    assert allowed("<", "2.5") == allowed("<=", "2.5") == ((-LIMIT, 2),)
+    assert allowed(">", "2.5") == allowed(">=", "2.5") == ((3, LIMIT),)
+    assert allowed("!=", "2.5") == ((-LIMIT, LIMIT),)
     with pytest.raises(InputError, match="a number for 'a'"):
-        column.allowed("=", ["x"])
+        allowed("=", "x")
+    both = [Condition(0, ">=", ("3",)), Condition(0, "<", ("5",))]
+    assert column.allowed(both) == ((3, 4),)
+    drawn = column.decode(
+        np.repeat(np.flatnonzero(np.exp(column.log_evidence(both))), 50), np.random.default_rng(0), both
+    )
+    assert set(drawn.to_list()) <= {3, 4}
     assert intervals("!=", [(3, 3)]) == ((-LIMIT, 2), (4, LIMIT))
 
 
@@ -167,7 +179,7 @@ def test_dates_keep_their_format_and_resolution(texts, form, what):
     assert drawn.to_list() == texts  # both are atoms
     assert np.isfinite(column.log_inside(cells)).all()
     assert column_from_json(json.loads(json.dumps(column.to_json())), "c") == column
-    assert np.exp(column.log_evidence(column.allowed(">=", [max(texts)]))).max() <= 1
+    assert np.exp(column.log_evidence([Condition(0, ">=", (max(texts),))])).max() <= 1
 
 
 def test_dates_of_two_formats_are_text():

@@ -159,7 +159,8 @@ def test_a_loaded_model_keeps_the_index_of_pandas_rows_and_counts_draws(fitted, 
         with pytest.raises(InputError, match="draws: expected a whole number of at least 1"):
             each.impute(rows, 0)
         with pytest.raises(InputError, match=r"given: expected a mapping"):
-            each.sample(2, given=["smoke=yes"])
+            each.sample(2, given="smoke=yes")
+        assert each.sample(2, given=["smoke=yes"])["smoke"].to_list() == ["yes"] * 2
 
 
 def test_blanks_are_not_blamed_on_a_parameter_that_would_not_help(fitted):

@@ -49,7 +49,7 @@ class CardsCodec(Codec):
         states = torch.tensor(values, dtype=torch.uint8)[kept]
         return Encoded(states, torch.from_numpy(seen[kept]), torch.from_numpy(kept), 0, dropped)
 
-    def decode(self, states, generator=None, allowed=None, first=0):
+    def decode(self, states, generator=None, conditions=(), first=0):
         pairs = states.reshape(len(states), -1, 2).tolist()
         return Hands(tuple(tuple(RANKS[r] + SUITS[s] for r, s in hand) for hand in pairs), "states")
 

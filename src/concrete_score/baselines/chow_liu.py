@@ -140,6 +140,18 @@ class ChowLiu:
 
         return by_rows(draw, x, observed, self.log_tables.numel())
 
+    def tilted(self, log_weights: Float[Tensor, "sites values"]) -> tuple["ChowLiu", Tensor]:
+        """The same tree with tables ``q_d(v | u) e^{belief_d(v) - message_d(u)}`` of the messages up the tree."""
+        evidence = torch.zeros(1, len(self.parents) + 1, self.log_tables.shape[-1], dtype=torch.float64)
+        evidence = evidence.to(self.log_tables.device)
+        evidence[0, :-1] = log_weights
+        (beliefs,), (messages,) = self._ascend(evidence)
+        tables = self.log_tables + beliefs[:-1, None]
+        # A parent's value under which nothing is left has probability zero itself, and keeps its children's tables.
+        left = messages[:-1, :, None] > -torch.inf
+        tables = torch.where(left, tables - messages[:-1, :, None], self.log_tables)
+        return ChowLiu(self.space, self.parents, tables), beliefs[-1, 0]
+
     def _possible(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
         """The checked query; only tables with zeros can make one impossible, and only they pay for looking."""
         x, observed = check_query(x, observed, self.space)

@@ -5,7 +5,7 @@ holds elsewhere is ignored.
 """
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -47,6 +47,23 @@ class Conditionals(Protocol):
 
         Raises:
             InputError: a row whose observed cells have probability 0.
+        """
+        ...
+
+
+@runtime_checkable
+class Tiltable(Protocol):
+    """A family of densities that stays itself under weights of single sites' values, and draws from each member."""
+
+    @property
+    def space(self) -> Space: ...
+
+    def sample(self, n: int, generator: torch.Generator) -> States: ...
+
+    def tilted(self, log_weights: Float[Tensor, "sites values"]) -> tuple[Any, Tensor]:
+        """``q(x) Π_d e_d(x_d) / Z`` as a member of the family, and ``log Z``, from ``log e_d(v)`` ``(D, V)``.
+
+        Where ``log Z`` is -inf there is no such distribution, and the member means nothing.
         """
         ...
 

@@ -94,6 +94,12 @@ class Independent:
 
         return by_rows(draw, x, observed, self.log_table.numel())
 
+    def tilted(self, log_weights: Float[Tensor, "sites values"]) -> tuple["Independent", Tensor]:
+        """Each site's own table times its weights, and ``log Z = Σ_d log Σ_v q_d(v) e_d(v)``."""
+        table = self.log_table + log_weights
+        total = table.logsumexp(-1, keepdim=True)
+        return Independent(self.space, table - total), total.sum()
+
     def _cells(self, x: Tensor) -> Tensor:
         return self.log_table[torch.arange(self.space.num_sites, device=x.device), x]
 
@@ -206,6 +212,15 @@ class Mixture:
             return torch.where(seen, rows, draw_values(self.log_tables[component], generator))
 
         return by_rows(draw, x, observed, self.log_tables[0].numel())
+
+    def tilted(self, log_weights: Float[Tensor, "sites values"]) -> tuple["Mixture", Tensor]:
+        """Each component tilted, and weighed by what is left of it: ``Z = Σ_k w_k Z_k``."""
+        tables = self.log_tables + log_weights
+        totals = tables.logsumexp(-1, keepdim=True)
+        # A component of which nothing is left is never drawn, and keeps its tables.
+        tables = torch.where(totals > -torch.inf, tables - totals, self.log_tables)
+        joint = self.log_weights + totals.sum((1, 2))
+        return Mixture(self.space, joint.log_softmax(0), tables), joint.logsumexp(0)
 
     def _log_joint(self, x: Tensor, observed: Tensor) -> Tensor:
         return by_rows(self._row_log_joint, x, observed, sum(self.space.sizes))

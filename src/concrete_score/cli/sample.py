@@ -44,7 +44,8 @@ METHODS = {
 @click.command(
     epilog=examples(
         "csm sample runs/clinic -n 100",
-        "csm sample runs/clinic -n 1000 --given smoke=yes --given 'age=[30, 41)' --out smokers.csv",
+        "csm sample runs/clinic -n 1000 --given smoke=yes --given 'age>=41' --out smokers.csv",
+        "csm sample runs/clinic -n 1000 --given 'country in US,CA' --given 'smoke!=no'",
         "csm sample runs/clinic -n 5 --seed 1 --json",
         "csm sample runs/clinic -n 10000 | csm fit - --out runs/again",
         "csm sample runs/digits -n 64 --out grid.png --trajectory way.png",
@@ -53,7 +54,12 @@ METHODS = {
 )
 @run_argument
 @click.option("-n", "count", metavar="N", type=click.IntRange(min=1, max=10**9), required=True, help="How many.")
-@click.option("--given", metavar="COLUMN=VALUE", multiple=True, help="Only rows with this value; may be repeated.")
+@click.option(
+    "--given",
+    metavar="CONDITION",
+    multiple=True,
+    help="Only rows that meet it: a column, one of = != < <= > >= and a value, or 'COLUMN in A,B,C'; may be repeated.",
+)
 @click.option(
     "--sampler",
     metavar="K",
@@ -86,7 +92,8 @@ def sample(
 
     Rows go to standard output as CSV, or to the file of --out. Of images, a .png file is a grid and .npy and .npz files
     are arrays (N, H, W); in CSV and other tables each image is a row of pixels. A condition on images names a pixel:
-    row,column=value. The same seed gives the same draws. How they were drawn, and warnings, go to standard error.
+    row,column=value. The same seed gives the same draws. How they were drawn, how probable the conditions are, and
+    warnings, go to standard error.
     """
     model = open_model(path, console)
     codec = model.codec
@@ -108,11 +115,13 @@ def sample(
             states = list(states)
             stack.close()  # a screen shows the bar or the rows, not both at once
         console.say(_how(count, codec.noun, first.method, model.fitted.draws_from_noise))
+        if first.probability is not None:
+            console.say(f"the condition has probability {first.probability}")
         console.warn(first.warnings)
         if way is not None:
             way.write()
         with pipes():
-            data = model.decoded(states)
+            data = model.decoded(states, given)
             data = data if leave_blanks is None else map(leave_blanks, data)
             if not console.json:
                 console.put(data, out, codec.noun)

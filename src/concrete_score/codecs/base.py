@@ -8,6 +8,8 @@ and a line in the registry, under ``codecs``.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
+from itertools import combinations
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
@@ -15,6 +17,14 @@ import torch
 from torch import Tensor
 
 from concrete_score import registry
+from concrete_score.codecs.conditions import (
+    IN,
+    Condition,
+    label_evidence,
+    refuse_unmet,
+    split_condition,
+    split_values,
+)
 from concrete_score.data.frame import Array
 from concrete_score.defaults import FILLS
 from concrete_score.errors import InputError, Option, Part, nearest
@@ -98,15 +108,15 @@ class Codec(ABC):
         self,
         states: States,
         generator: torch.Generator | None = None,
-        allowed: Mapping[int, Any] | None = None,
+        conditions: Sequence[Condition] = (),
         first: int = 0,
     ) -> Any:
         """States ``(N, D)`` to a data object of the form that came in.
 
         Args:
-            states: what to decode.
-            generator: draws what a state leaves open; without it that is what is typical.
-            allowed: of some sites, what a condition allows of what a state leaves open.
+            states: of this codec's space.
+            generator: draws what a value leaves open, where it stands for several cells; without it that is typical.
+            conditions: that those cells are to meet.
             first: the number of the first example, where these are part of more.
         """
 
@@ -198,46 +208,84 @@ class Codec(ABC):
         """Whether another codec reads data in the same way."""
         return self.to_json() == other.to_json()
 
-    def given(self, conditions: Any) -> dict[int, int]:
-        """Conditions as ``{site: value}``.
+    def conditions(self, given: Any) -> tuple[Condition, ...]:
+        """Conditions from texts such as ``age>=65``, or from a mapping of sites to values or lists of values.
 
         Args:
-            conditions: ``{"smoke": "yes"}``, or texts ``smoke=yes``, where the name is the longest that fits; or None.
-                Sites without names may be called by number.
+            given: ``["age>=65", "country in US,CA"]``, ``{"smoke": "yes", "country": ["US", "CA"]}``, or None. Sites
+                without names may be called by number. See `codecs.conditions` for what texts may say.
 
         Raises:
-            InputError: no such site or value, or two values for one site.
+            InputError: neither, no such site, or no operator.
         """
-        if conditions is None:
-            return {}
-        if isinstance(conditions, str) or not isinstance(conditions, Mapping | Sequence):
-            raise InputError("a mapping such as {'smoke': 'yes'}", type(conditions).__name__, Option("given"))
-        pairs = conditions.items() if isinstance(conditions, Mapping) else map(self._split, conditions)
-        found: dict[int, int] = {}
-        for name, value in pairs:
-            d = self._site(name)
-            text = "" if value is None or value != value else str(value)
-            place = self.place(d, text)
-            if place is None:
-                expected = f"a value of {self.names[d]!r} seen in training"
-                raise InputError(expected, repr(value), Option("given"), nearest(text, self.labels(d)))
-            if found.get(d, place) != place:
-                raise InputError(f"one value for {self.names[d]!r}", "two", Option("given"), "give it once")
-            found[d] = place
+        if given is None:
+            return ()
+        if isinstance(given, str) or not isinstance(given, Mapping | Sequence):
+            expected = "a mapping such as {'smoke': 'yes'}, or a list of texts such as ['age>=65']"
+            raise InputError(expected, type(given).__name__, Option("given"))
+        if isinstance(given, Mapping):
+            return tuple(self._equality(name, value) for name, value in given.items())
+        return tuple(map(self._condition, given))
+
+    def evidence(self, conditions: Sequence[Condition]) -> dict[int, Tensor]:
+        """What conditions say of the sites they are on: ``log e(v)``, the logarithm of the share of a value's cells
+        that meets all of them ``(size,)`` each.
+
+        Raises:
+            InputError: a value never seen, a condition that no value meets, or some that contradict each other.
+        """
+        found: dict[int, Tensor] = {}
+        for site in dict.fromkeys(each.site for each in conditions):
+            mine = [each for each in conditions if each.site == site]
+            log_weights = self.log_evidence(site, mine)
+            if not (log_weights > -np.inf).any():
+                self._refuse_unmet(site, mine)
+            found[site] = torch.from_numpy(np.asarray(log_weights, dtype=np.float64))
         return found
 
-    def _split(self, text: str) -> tuple[str, str]:
-        """``COLUMN=VALUE`` at the longest column that fits."""
-        fitting = [name for name in self.names if text.startswith(f"{name}=")]
-        if text in self.names:
-            fix = ("write ", Option("given", [f"{text}=…"]))
-            raise InputError("COLUMN=VALUE", f"{text!r} without a value", Option("given"), fix)
-        if not fitting:
-            site = self.site_noun.removesuffix("s")
-            expected = f"{site.upper()}=VALUE with the name of a {site}"
-            raise InputError(expected, repr(text), Option("given"), nearest(text.partition("=")[0], self.names))
-        name = max(fitting, key=len)
-        return name, text[len(name) + 1 :]
+    def log_evidence(self, site: int, conditions: Sequence[Condition]) -> Array:
+        """``log e(v)`` of one site's values under all conditions on it at once ``(size,)``."""
+        place = partial(self.place, site)
+        return label_evidence(conditions, self.names[site], self.natives(site), self.labels(site), place)
+
+    def given(self, conditions: Any) -> dict[int, int]:
+        """Conditions that leave one value of each of their sites, as ``{site: value}``.
+
+        Args:
+            conditions: what `conditions` takes.
+
+        Raises:
+            InputError: no such site or value, or another number of values for one site.
+        """
+        found: dict[int, int] = {}
+        for site, log_weights in self.evidence(self.conditions(conditions)).items():
+            (left,) = np.nonzero(log_weights.numpy() > -np.inf)
+            if len(left) > 1:
+                raise InputError(f"one value for {self.names[site]!r}", f"{len(left)}", Option("given"))
+            found[site] = int(left[0])
+        return found
+
+    def _equality(self, key: Any, value: Any) -> Condition:
+        """A condition of a mapping."""
+        site = self._site(key)
+        if isinstance(value, list | tuple | set | frozenset):
+            if not value:
+                raise InputError(f"a value for {self.names[site]!r}", "an empty list", Option("given"))
+            return Condition(site, IN, tuple(map(_spelled, value)))
+        return Condition(site, "=", (_spelled(value),))
+
+    def _condition(self, text: Any) -> Condition:
+        """A condition of a text."""
+        name, sign, value = split_condition(text, self.names, self.site_noun.removesuffix("s"))
+        site = self.names.index(name)
+        return Condition(site, sign, split_values(value, partial(self.place, site)) if sign == IN else (value,))
+
+    def _refuse_unmet(self, site: int, conditions: Sequence[Condition]) -> None:
+        """Name the one condition, or the fewest together, that no value of a site meets."""
+        for count in (1, 2, len(conditions)):
+            for some in combinations(conditions, min(count, len(conditions))):
+                if not (self.log_evidence(site, some) > -np.inf).any():
+                    refuse_unmet(some, self.names, self.labels(site), len(some) > 1)
 
     def _site(self, key: Any) -> int:
         number = self.unnamed and isinstance(key, int | np.integer) and not isinstance(key, bool)
@@ -330,3 +378,8 @@ def kept_rows(unknown: Array, blank: Array, where: str, noun: str) -> Array:
 def all_observed(rows: int, sites: int) -> Tensor:
     """One flag that stands for all cells where none is blank ``(N, D)``."""
     return torch.ones((1, 1), dtype=torch.bool).expand(rows, sites)
+
+
+def _spelled(value: Any) -> str:
+    """A value of a condition as text; a blank is empty."""
+    return "" if value is None or value != value else str(value)

@@ -16,13 +16,12 @@ import numpy as np
 import polars as pl
 
 from concrete_score import registry
-from concrete_score.codecs.ranges import edges_label, quantile_edges
+from concrete_score.codecs.conditions import COMPARISONS, GIVEN, Condition, as_evidence, label_evidence, to_number
+from concrete_score.codecs.ranges import edges_label, edges_listed, quantile_edges
 from concrete_score.data.frame import Array
 from concrete_score.errors import InputError, nearest
 
 Value = str | int | bool
-Allowed = tuple[tuple[int, int], ...]
-"""Intervals of grid points that a condition on a number allows, both ends included."""
 
 TEXT, INTEGER, BOOLEAN, NUMBER, BINS, DATE, POOLED = "text", "integer", "boolean", "number", "bins", "date", "pooled"
 EXACT = float(2**53)
@@ -110,11 +109,17 @@ class SiteColumn(ABC):
         found = int(self.lookup(pl.Series([text]), ())[0])
         return found if found >= 0 else None
 
+    def log_evidence(self, conditions: Sequence[Condition]) -> Array:
+        """``log e(v)``, the logarithm of the share of each value's cells that meets all conditions ``(size,)``."""
+        return label_evidence(conditions, self.name, self.natives, self.labels, self.place)
+
     def encode(self, column: ColumnCells) -> Array:
         """Every cell's value ``(N,)``, UNKNOWN or BLANK where there is none."""
         return np.append(self.lookup(column.distinct, column.na), self.blank_place)[column.codes]
 
-    def decode(self, codes: Array, rng: np.random.Generator | None = None, allowed: Allowed | None = None) -> pl.Series:
+    def decode(
+        self, codes: Array, rng: np.random.Generator | None = None, conditions: Sequence[Condition] = ()
+    ) -> pl.Series:
         """The cells of a site's values ``(N,)``; blanks are null. What stands for several cells is drawn by ``rng``."""
         return pl.Series(self.name, self.natives, dtype=_TYPES[self.kind]).gather(pl.Series(codes))
 
@@ -280,15 +285,33 @@ class Pooled(SiteColumn):
         found: Array = np.append(np.log(each), 0.0)[column.codes]
         return found
 
-    def decode(self, codes: Array, rng: np.random.Generator | None = None, allowed: Allowed | None = None) -> pl.Series:
+    def decode(
+        self, codes: Array, rng: np.random.Generator | None = None, conditions: Sequence[Condition] = ()
+    ) -> pl.Series:
         """The texts, pooled ones drawn by their counts, or the name of all others where nothing may be random."""
         cells = pl.Series(self.name, self.natives, dtype=pl.String).gather(pl.Series(codes))
         pooled = np.flatnonzero(codes == len(self.values))
         if rng is None or not len(pooled):
             return cells
-        chances = np.array(self.weights) / sum(self.weights)
+        chances = np.array(self.weights) * np.exp(self._met(conditions))
+        chances = chances / chances.sum()
         drawn = rng.choice(len(self.pool), len(pooled), p=chances)
         return cells.scatter(pooled, pl.Series(self.pool, dtype=pl.String).gather(pl.Series(drawn)))
+
+    def log_evidence(self, conditions: Sequence[Condition]) -> Array:
+        """As of categories; of the pool, the share of its rows that meets all conditions."""
+        texts = (*self.values, *self.pool)
+        met = label_evidence(conditions, self.name, texts, texts, {text: k for k, text in enumerate(texts)}.get)
+        weights = np.array(self.weights) * np.exp(met[len(self.values) :])
+        with np.errstate(divide="ignore"):
+            pooled = np.log(weights.sum() / sum(self.weights))
+        return np.array([*met[: len(self.values)], pooled, *([-np.inf] if self.blank else [])])
+
+    def _met(self, conditions: Sequence[Condition]) -> Array:
+        """Which pooled texts meet conditions: 0 or -inf."""
+        texts = (*self.values, *self.pool)
+        places = {text: k for k, text in enumerate(texts)}
+        return label_evidence(conditions, self.name, texts, texts, places.get)[len(self.values) :]
 
     def summary(self, log_probs: Array, how: str) -> pl.Series:
         """The most probable single text."""
@@ -354,6 +377,35 @@ class Bins(SiteColumn):
         if column.fractions is not None:
             return np.where(np.isnan(column.fractions), self.blank_place, self._cut(column.fractions))
         return super().encode(column)
+
+    def log_evidence(self, conditions: Sequence[Condition]) -> Array:
+        """As of categories; a number to compare with must be an edge, for a range is drawn as a whole."""
+        named = [each for each in conditions if each.operator not in COMPARISONS]
+        met = super().log_evidence(named) == 0
+        for each in conditions:
+            if each.operator in COMPARISONS:
+                met[: len(self.edges) - 1] &= self._within(each)
+                met[len(self.edges) - 1 :] = False
+        return as_evidence(met)
+
+    def _within(self, condition: Condition) -> Array:
+        """Which ranges lie on the right side of a number ``(V,)``.
+
+        Raises:
+            InputError: the number lies within a range.
+        """
+        bound, edges = to_number(condition.values[0], self.name), np.array(self.edges)
+        low, high = edges[:-1], edges[1:]
+        above = low > bound if condition.operator in (">", "<=") else low >= bound
+        below = high < bound if condition.operator in (">=", "<") else high <= bound
+        # All but the last range are open at their upper end.
+        below[:-1] = high[:-1] <= bound
+        cut = ~(above | below)
+        if cut.any():
+            at = int(cut.argmax())
+            came, fix = f"{bound:g}, which lies in {self.labels[at]}", f"its edges: {edges_listed(self.edges)}"
+            raise InputError(f"an edge of the ranges of {self.name!r} to compare with", came, GIVEN, fix)
+        return above if condition.operator in (">", ">=") else below
 
     def parameters(self) -> dict[str, Any]:
         """The reading options that asked for this kind."""

@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from concrete_score.codecs.columns import DATE, UNKNOWN, Allowed, ColumnCells, SiteColumn, Value
-from concrete_score.codecs.numbers import Number, intervals
+from concrete_score.codecs.columns import DATE, UNKNOWN, ColumnCells, SiteColumn, Value
+from concrete_score.codecs.conditions import GIVEN, Condition
+from concrete_score.codecs.numbers import Number
+from concrete_score.codecs.ranges import Allowed, intervals, meet
 from concrete_score.data.frame import Array
 from concrete_score.errors import InputError
 
@@ -121,17 +123,22 @@ class Date(SiteColumn):
         each = np.where(moments.is_null().to_numpy(), 0.0, self.number.log_points(self._keys(moments)))
         return np.append(each, 0.0)[column.codes]
 
-    def decode(self, codes: Array, rng: np.random.Generator | None = None, allowed: Allowed | None = None) -> pl.Series:
+    def decode(
+        self, codes: Array, rng: np.random.Generator | None = None, conditions: Sequence[Condition] = ()
+    ) -> pl.Series:
         """Dates drawn inside the ranges ``(N,)``, or each range's middle where nothing may be random."""
         known = codes < self.size - self.blank
-        return self._written(self.number.drawn(np.where(known, codes, 0), rng, allowed), known)
+        return self._written(self.number.drawn(np.where(known, codes, 0), rng, self.allowed(conditions)), known)
 
-    def allowed(self, operator: str, values: Sequence[str]) -> Allowed:
-        """The intervals of grid points that a condition allows.
+    def allowed(self, conditions: Sequence[Condition]) -> Allowed:
+        """The intervals of grid points that all conditions allow.
 
         Raises:
             InputError: a value that is no date in the column's format, nor in ISO's.
         """
+        return meet(intervals(each.operator, self._intervals(each.values)) for each in conditions)
+
+    def _intervals(self, values: Sequence[str]) -> list[tuple[int, int]]:
         keys = []
         for text in values:
             moment = self._parsed(pl.Series([text]))
@@ -139,16 +146,15 @@ class Date(SiteColumn):
             if moment.null_count() and iso is not None and iso[1] == self.what:
                 moment = _moments(pl.Series([text]), *iso)
             if moment.null_count():
-                raise InputError(
-                    f"a {self.what} for {self.name!r}, such as {self._texts(self.number.extent[0])[0]}", repr(text)
-                )
+                example = self._texts(self.number.extent[0])[0]
+                raise InputError(f"a {self.what} for {self.name!r}, such as {example}", repr(text), GIVEN)
             whole, rest = divmod(int(moment[0]), self.step)
             keys.append((whole + (rest > 0), whole))
-        return intervals(operator, keys)
+        return keys
 
-    def log_evidence(self, allowed: Allowed) -> Array:
-        """``log P(condition | range)`` ``(V,)``."""
-        return self.number.log_evidence(allowed)
+    def log_evidence(self, conditions: Sequence[Condition]) -> Array:
+        """``log P(all conditions | range)`` ``(V,)``."""
+        return self.number.interval_evidence(self.allowed(conditions))
 
     def summary(self, log_probs: Array, how: str) -> pl.Series:
         """What fills blanks of these log-probabilities ``(B, V)``: a mean, median or mode on the grid."""

@@ -20,6 +20,7 @@ from concrete_score.codecs.base import (
     options_of,
     refuse_other_kind,
 )
+from concrete_score.codecs.conditions import Condition
 from concrete_score.data.frame import DRAW, Array
 from concrete_score.data.images import Images, grid_png, pixel_names
 from concrete_score.defaults import LEVELS, MAX_LEVELS, MISSING, THRESHOLD, UNKNOWN
@@ -191,7 +192,7 @@ class ImageCodec(Codec):
         self,
         states: States,
         generator: torch.Generator | None = None,
-        allowed: Mapping[int, Any] | None = None,
+        conditions: Sequence[Condition] = (),
         first: int = 0,
     ) -> Images:
         """States ``(N, D)`` to grey values ``(N, H, W)``: black, white and even steps between.

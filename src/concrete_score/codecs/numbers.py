@@ -20,8 +20,9 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from concrete_score.codecs.columns import NUMBER, NUMBER_PATTERN, UNKNOWN, Allowed, ColumnCells, SiteColumn, Value
-from concrete_score.codecs.ranges import LIMIT, cut, grid_digits
+from concrete_score.codecs.columns import NUMBER, NUMBER_PATTERN, UNKNOWN, ColumnCells, SiteColumn, Value
+from concrete_score.codecs.conditions import GIVEN, Condition
+from concrete_score.codecs.ranges import LIMIT, Allowed, cut, grid_digits, intervals, meet
 from concrete_score.data.frame import Array
 from concrete_score.errors import InputError
 
@@ -171,10 +172,12 @@ class Number(SiteColumn):
         """``log g_b(v)`` of each cell's number on the grid ``(N,)``; 0 where there is none."""
         return np.where(np.isfinite(column.numbers), self.log_points(self.keys(column)), 0.0)
 
-    def decode(self, codes: Array, rng: np.random.Generator | None = None, allowed: Allowed | None = None) -> pl.Series:
+    def decode(
+        self, codes: Array, rng: np.random.Generator | None = None, conditions: Sequence[Condition] = ()
+    ) -> pl.Series:
         """Numbers drawn inside the cells ``(N,)``, or each cell's middle without ``rng``; blanks are null."""
         known = codes < self.size - self.blank
-        return self.series(self.drawn(np.where(known, codes, 0), rng, allowed), known)
+        return self.series(self.drawn(np.where(known, codes, 0), rng, self.allowed(conditions)), known)
 
     def drawn(self, cells: Array, rng: np.random.Generator | None, allowed: Allowed | None) -> Array:
         """A grid point of each cell ``(N,)``: its middle, or one drawn among those allowed."""
@@ -184,20 +187,28 @@ class Number(SiteColumn):
         """Grid points as the column's own numbers ``(N,)``; null where not known."""
         return _series(self.name, keys, self.digits, self.decimal).set(pl.Series(~known), None)
 
-    def log_evidence(self, allowed: Allowed) -> Array:
-        """``log P(condition | cell)`` for the intervals of grid points a condition allows ``(V,)``."""
+    def log_evidence(self, conditions: Sequence[Condition]) -> Array:
+        """``log P(all conditions | cell)`` under the law inside each cell ``(V,)``."""
+        return self.interval_evidence(self.allowed(conditions))
+
+    def interval_evidence(self, allowed: Allowed) -> Array:
+        """``log P(one of the intervals of grid points | cell)`` ``(V,)``."""
         share = self._overlap(allowed).sum(1) / self._width * self._mass
         total = np.bincount(self._cells, share, minlength=self.size - self.blank)
         with np.errstate(divide="ignore"):
             found = np.log(np.minimum(total, 1.0))
         return np.append(found, -np.inf) if self.blank else found
 
-    def allowed(self, operator: str, values: Sequence[str]) -> Allowed:
-        """The intervals of grid points that a condition allows, both ends included.
+    def allowed(self, conditions: Sequence[Condition]) -> Allowed:
+        """The intervals of grid points that all conditions allow, both ends included.
 
         Raises:
             InputError: a value that is no number.
         """
+        return meet(intervals(each.operator, self._intervals(each.operator, each.values)) for each in conditions)
+
+    def _intervals(self, operator: str, values: Sequence[str]) -> list[tuple[int, int]]:
+        """The grid points of each value; a value between two of them is an empty interval."""
         keys = []
         for text in values:
             labels = {label: self._ends_of(cell) for cell, label in enumerate(self.natives) if label is not None}
@@ -205,11 +216,11 @@ class Number(SiteColumn):
             if exact is None and text in labels and operator in ("=", "in"):
                 keys.append(labels[text])
             elif exact is None:
-                raise InputError(f"a number for {self.name!r}", repr(text))
+                raise InputError(f"a number for {self.name!r}", repr(text), GIVEN)
             else:
                 low, high = int(np.ceil(exact)), int(np.floor(exact))
                 keys.append((low, high))
-        return intervals(operator, keys)
+        return keys
 
     @cached_property
     def middles(self) -> Array:
@@ -333,7 +344,7 @@ class Number(SiteColumn):
 
     def _draw(self, cells: Array, rng: np.random.Generator, allowed: Allowed | None) -> Array:
         """A grid point of each cell: a piece by weight, then one of its points; only those allowed."""
-        within = allowed or ((-LIMIT, LIMIT),)
+        within = ((-LIMIT, LIMIT),) if allowed is None else allowed
         overlap = self._overlap(within)
         weight = (overlap / self._width[:, None] * self._mass[:, None]).ravel()
         owner = np.repeat(self._cells, len(within))
@@ -350,24 +361,6 @@ class Number(SiteColumn):
         last = np.minimum(self._ends[piece], np.array([each[1] for each in within])[interval])
         found: Array = rng.integers(first, np.maximum(first, last), endpoint=True)
         return found
-
-
-def intervals(operator: str, keys: Sequence[tuple[int, int]]) -> Allowed:
-    """The intervals of grid points an operator allows; a value between two grid points is an empty interval.
-
-    >>> intervals("<", [(5, 5)]) == ((-LIMIT, 4),), intervals("in", [(1, 1), (4, 3), (7, 9)])
-    (True, ((1, 1), (7, 9)))
-    """
-    first, last = keys[0]
-    # Between two grid points (last < first) the value is above ``last`` and below ``first``.
-    found = {
-        "<": [(-LIMIT, min(first - 1, last) if first == last else last)],
-        "<=": [(-LIMIT, last)],
-        ">": [(last + 1, LIMIT) if first == last else (first, LIMIT)],
-        ">=": [(first, LIMIT)],
-        "!=": [(-LIMIT, first - 1), (last + 1, LIMIT)] if first <= last else [(-LIMIT, LIMIT)],
-    }.get(operator, list(keys))
-    return tuple((a, b) for a, b in found if a <= b)
 
 
 def parse_key(text: str, digits: int) -> int | None:

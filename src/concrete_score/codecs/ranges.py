@@ -1,5 +1,6 @@
 """How a column of numbers is cut: its grid, quantile ranges, and the pieces of the law inside them."""
 
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -9,6 +10,8 @@ from concrete_score.errors import InputError
 
 LIMIT = 2**62
 """Grid points beyond are not told apart."""
+Allowed = tuple[tuple[int, int], ...]
+"""Intervals of grid points, both ends included, ascending."""
 MOST_RANGES, LEAST_RANGES = 40, 4
 """Ranges of a column: the cube root of its rows, between these."""
 PIECES = 160
@@ -72,6 +75,37 @@ def grid_digits(values: Array) -> int:
     return int(np.clip(_SIGNIFICANT - np.floor(np.log10(width)), -12, 15 - np.ceil(np.log10(max(largest, 1e-300)))))
 
 
+def meet(allowed: Iterable[Allowed]) -> Allowed:
+    """What lies in one of the intervals of each.
+
+    >>> meet([((0, 5), (8, 9)), ((4, 8),)])
+    ((4, 5), (8, 8))
+    """
+    found: Allowed = ((-LIMIT, LIMIT),)
+    for each in allowed:
+        pairs = [(max(a, c), min(b, d)) for a, b in found for c, d in each]
+        found = tuple((a, b) for a, b in pairs if a <= b)
+    return found
+
+
+def intervals(operator: str, keys: Sequence[tuple[int, int]]) -> Allowed:
+    """The intervals of grid points an operator allows; a value between two grid points is an empty interval.
+
+    >>> intervals("<", [(5, 5)]) == ((-LIMIT, 4),), intervals("in", [(1, 1), (4, 3), (7, 9)])
+    (True, ((1, 1), (7, 9)))
+    """
+    first, last = keys[0]
+    # Between two grid points (last < first) the value is above ``last`` and below ``first``.
+    found = {
+        "<": [(-LIMIT, min(first - 1, last) if first == last else last)],
+        "<=": [(-LIMIT, last)],
+        ">": [(last + 1, LIMIT) if first == last else (first, LIMIT)],
+        ">=": [(first, LIMIT)],
+        "!=": [(-LIMIT, first - 1), (last + 1, LIMIT)] if first <= last else [(-LIMIT, LIMIT)],
+    }.get(operator, list(keys))
+    return tuple((a, b) for a, b in found if a <= b)
+
+
 def quantile_edges(numbers: Array, count: int, where: str) -> tuple[float, ...]:
     """Edges ``e_0 < … < e_k`` of at most ``count`` ranges ``[e_i, e_{i+1})``, the last one closed.
 
@@ -115,6 +149,12 @@ def edges_label(edges: tuple[float, ...]) -> tuple[str, ...]:
     texts = [_short(edge) for edge in edges]
     pairs = list(pairwise(texts))
     return tuple(f"[{low}, {high}{']' if at == len(pairs) - 1 else ')'}" for at, (low, high) in enumerate(pairs))
+
+
+def edges_listed(edges: Sequence[float], shown: int = 12) -> str:
+    """Edges for a message, the first ones and the last."""
+    more = f", … {_short(edges[-1])}" if len(edges) > shown else ""
+    return ", ".join(map(_short, edges[:shown])) + more
 
 
 def _shortest(below: float, at: float) -> float:

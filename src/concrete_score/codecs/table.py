@@ -24,8 +24,9 @@ from concrete_score.codecs.base import (
     refuse_other_kind,
 )
 from concrete_score.codecs.cells import Column
-from concrete_score.codecs.columns import BLANK, INTEGER, Allowed, Categories, SiteColumn, column_from_json
+from concrete_score.codecs.columns import BLANK, INTEGER, Categories, SiteColumn, column_from_json
 from concrete_score.codecs.columns import UNKNOWN as UNSEEN
+from concrete_score.codecs.conditions import Condition
 from concrete_score.codecs.inference import TableOptions, column_name, infer_columns, refuse_blanks
 from concrete_score.data.frame import ARRAYS, DRAW, Array, Form, Frame, as_frame
 from concrete_score.defaults import FILLS, MISSING, UNKNOWN
@@ -165,7 +166,7 @@ class TableCodec(Codec):
         self,
         states: States,
         generator: torch.Generator | None = None,
-        allowed: Mapping[int, Allowed] | None = None,
+        conditions: Sequence[Condition] = (),
         first: int = 0,
     ) -> Frame:
         """States ``(N, D)`` to a table of the form that came in; `Frame.native` gives the object.
@@ -173,7 +174,7 @@ class TableCodec(Codec):
         Args:
             states: what to decode.
             generator: draws the numbers inside their ranges, and the like; without it they are the middle ones.
-            allowed: of some sites, which numbers a condition allows.
+            conditions: that the numbers drawn are to meet.
             first: the number of the first row, where these are part of a longer table: identifiers go on.
 
         Raises:
@@ -181,8 +182,8 @@ class TableCodec(Codec):
         """
         cells = self.space.check(states, "states").reshape(-1, len(self.columns)).numpy(force=True)
         rng = None if generator is None else random_numbers(generator)
-        within = allowed or {}
-        series = [column.decode(cells[:, d], rng, within.get(d)) for d, column in enumerate(self.columns)]
+        mine = [[each for each in conditions if each.site == d] for d in range(len(self.columns))]
+        series = [column.decode(cells[:, d], rng, mine[d]) for d, column in enumerate(self.columns)]
         for each in sorted(self.aside, key=lambda each: each.at):
             series.insert(each.at, each.cells(len(cells), first, rng))
         return Frame(pl.DataFrame(series), self.form, "states", self.named)
@@ -252,6 +253,10 @@ class TableCodec(Codec):
     def place(self, site: int, text: str) -> int | None:
         """A value by its text, or a range by a number in it."""
         return self.columns[site].place(text)
+
+    def log_evidence(self, site: int, conditions: Sequence[Condition]) -> Array:
+        """As the column's kind compares its values."""
+        return self.columns[site].log_evidence(conditions)
 
     def notes(self) -> list[tuple[Part, ...]]:
         """What each column was taken for, and why, those left aside first."""

@@ -20,6 +20,8 @@ Features = Float[Tensor, "*batch features"]
 """One number a feature ``(..., F)``."""
 SiteTable = Float[Tensor, "*batch sites values"]
 """One number for each value of each site ``(..., D, V)``, V the largest size."""
+ValueTable = Float[Tensor, "sites values"]
+"""The same for all states ``(D, V)``."""
 
 Activation = Callable[[Tensor], Tensor]
 

@@ -1,6 +1,6 @@
 """MADE: a masked autoregressive density over sites of any sizes (paper, section 5.4 and appendix C.3)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 import torch
@@ -9,14 +9,20 @@ from torch.nn import functional
 
 from concrete_score.errors import InputError, check_count
 from concrete_score.models.autoregressive import AutoregressiveLayout, ParentTables, parents_first
-from concrete_score.models.layers import DEEPEST, Linear, SiteFeatures, SiteTable, draw_categories, find_activation
+from concrete_score.models.layers import (
+    DEEPEST,
+    Linear,
+    SiteFeatures,
+    SiteTable,
+    ValueTable,
+    draw_categories,
+    find_activation,
+)
 from concrete_score.shapes import PerState, States
 from concrete_score.spaces import Space
 
 _ROWS = 2**13
 """Rows drawn at a time, so that their activations stay within a few dozen megabytes."""
-_CELLS = 2**22
-"""Conditional probabilities (rows × sites × values) held at once."""
 
 
 class MADE(nn.Module):
@@ -133,7 +139,8 @@ class MADE(nn.Module):
         torch.Size([3, 4])
         """
         rows = torch.zeros((n, self.space.num_sites), dtype=torch.int64, device=self.order.device)
-        return self._fill(rows, None, generator)
+        self._fill(rows, None, generator)
+        return rows
 
     def sample_given(self, x: States, observed: Tensor, generator: torch.Generator) -> States:
         """``x`` with its unobserved sites drawn exactly given the observed ones ``(n, D)``.
@@ -158,27 +165,32 @@ class MADE(nn.Module):
                 where="observed",
                 fix="clamp them in a sampler's kernel, or fit a model whose order starts with these sites",
             )
-        return self._fill(self.space.check(torch.where(observed, x, 0)), observed, generator)
+        states = self.space.check(torch.where(observed, x, 0))
+        self._fill(states, observed, generator)
+        return states
 
     @torch.no_grad()
-    def propose_given(self, x: States, observed: Tensor, generator: torch.Generator) -> tuple[States, PerState]:
-        """``x`` with each unobserved site drawn given the sites before it, whatever was observed after them.
+    def propose_given(
+        self, x: States, observed: Tensor, generator: torch.Generator, evidence: ValueTable | None = None
+    ) -> tuple[States, PerState]:
+        """``x`` with each unobserved site drawn given the sites before it, whatever is known of those after it.
 
-        Draws ``(n, D)`` follow ``Π_{d unobserved} q(x_d | before)``, and as draws given all that was observed each
-        weighs ``w = Π_{d observed} q(x_d | before)``, whose mean is the probability of what was observed.
+        Evidence multiplies the value v of site d by ``e_d(v)``. Draws follow ``Π_d q(x_d | before) e_d(x_d) / Z_d``
+        with ``Z_d = Σ_v q(v | before) e_d(v)``; as draws of ``q(x) Π_d e_d(x_d)`` each weighs ``w = Π_d Z_d``, whose
+        mean is the sum of that over all x. An observed site is evidence for one value alone: without any other,
+        ``w = Π_{d observed} q(x_d | before)``, whose mean is the probability of what was observed.
 
         Args:
             x: rows whose unobserved entries are ignored ``(n, D)``.
             observed: which entries are known, bool ``(n, D)``.
             generator: the source of the draws.
+            evidence: ``log e_d(v)``, the same for all rows ``(D, V)``; 0 by default.
 
         Returns:
-            The draws, and ``log w`` in float64 ``(n,)``.
+            The draws ``(n, D)``, and ``log w`` in float64 ``(n,)``; -inf where no value could be drawn.
         """
-        states = self._fill(torch.where(observed, x, 0), observed, generator)
-        step = max(1, _CELLS // (x.shape[-1] * max(self.space.sizes)))
-        parts = zip(torch.split(states, step), torch.split(observed, step), strict=True)
-        return states, torch.cat([self._weigh(*part) for part in parts])
+        states = torch.where(observed, x, 0)
+        return states, self._fill(states, observed, generator, evidence)
 
     @torch.no_grad()
     def draw_blanks(self, x: States, observed: Tensor, generator: torch.Generator) -> tuple[States, PerState]:
@@ -187,13 +199,10 @@ class MADE(nn.Module):
         Returns:
             The draws, and ``log r = Σ_{d unobserved} log q(x_d | before)`` in float64 ``(n,)``.
         """
+        states = torch.where(observed, x, 0)
         log_proposal = torch.zeros(len(x), dtype=torch.float64, device=x.device)
-        return self._fill(torch.where(observed, x, 0), observed, generator, log_proposal), log_proposal
-
-    def _weigh(self, states: Tensor, observed: Tensor) -> Tensor:
-        table = self.site_log_conditionals(states).double()
-        own = table.gather(-1, states[..., None]).squeeze(-1)
-        return torch.where(observed, own, 0.0).sum(-1)
+        self._fill(states, observed, generator, log_proposal=log_proposal)
+        return states, log_proposal
 
     def _outputs(self, rows: Tensor) -> Tensor:
         hidden: Tensor = self.read(self.features(rows))
@@ -204,17 +213,35 @@ class MADE(nn.Module):
 
     @torch.no_grad()
     def _fill(
-        self, rows: Tensor, observed: Tensor | None, generator: torch.Generator, log_proposal: Tensor | None = None
+        self,
+        rows: Tensor,
+        observed: Tensor | None,
+        generator: torch.Generator,
+        evidence: Tensor | None = None,
+        log_proposal: Tensor | None = None,
     ) -> Tensor:
+        """Draw the unobserved sites of ``rows`` in place, and give their log-weights ``(n,)``."""
+        log_weight = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
+        tilts = {} if evidence is None else self._tilts(evidence.to(rows.device).double())
         for start in range(0, len(rows), _ROWS):
             part = slice(start, start + _ROWS)
             known, total = (None if table is None else table[part] for table in (observed, log_proposal))
-            self._fill_part(rows[part], known, generator, total)
-        return rows
+            log_weight[part] = self._fill_part(rows[part], known, generator, tilts, total)
+        return log_weight
+
+    def _tilts(self, evidence: Tensor) -> dict[int, Tensor]:
+        """The evidence of each site that has any ``(size,)``."""
+        sites = {d: evidence[d, :size] for d, size in enumerate(self.space.sizes)}
+        return {d: tilt for d, tilt in sites.items() if tilt.any()}
 
     def _fill_part(
-        self, rows: Tensor, observed: Tensor | None, generator: torch.Generator, log_proposal: Tensor | None
-    ) -> None:
+        self,
+        rows: Tensor,
+        observed: Tensor | None,
+        generator: torch.Generator,
+        tilts: Mapping[int, Tensor],
+        log_proposal: Tensor | None,
+    ) -> Tensor:
         """Draw the unobserved sites of ``rows`` in place; see `sample` for why each unit is computed once.
 
         Everything lies the other way round, a line for each site or unit, so that what is read is in one piece. The
@@ -224,18 +251,25 @@ class MADE(nn.Module):
         cache = self.write.weight.new_empty(2 * len(self.blocks) + 1, self.hidden, len(rows))
         units = torch.rand(rows.T.shape, generator=generator, dtype=torch.float64, device=generator.device)
         values = rows.T.contiguous()
+        log_weight = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
         for step, unit in zip(self._plan, units.to(rows.device), strict=True):
             if step.units.start < step.units.stop:
                 self._advance(features[: step.features.start], cache, step.units)
             logits = _part(self.write, cache[-1, : step.units.stop], step.columns)
             logits = logits if self.base is None else logits + self.base.part(values, step)
-            drawn = _draw(logits, step.size, unit)
-            value = drawn if observed is None else torch.where(observed[:, step.site], values[step.site], drawn)
-            if log_proposal is not None and observed is not None:
-                log_proposal += torch.where(observed[:, step.site], 0.0, _log_prob(logits, step.size, drawn))
+            seen = None if observed is None else observed[:, step.site]
+            value = values[step.site]
+            if step.site not in tilts and (seen is None or not seen.any()):
+                value = _draw(logits, step.size, unit)
+            else:
+                value, gain = _draw_weighed(logits, step.size, unit, tilts.get(step.site), seen, value)
+                log_weight += gain
+            if log_proposal is not None and seen is not None:
+                log_proposal += torch.where(seen, 0.0, _log_prob(logits, step.size, value))
             values[step.site] = value
             features[step.features] = self.features.part(value, step.features).T
         rows.copy_(values.T)
+        return log_weight
 
     def _advance(self, known: Tensor, cache: Tensor, new: slice) -> None:
         """Compute the units ``new`` of every layer, whose inputs are all final."""
@@ -287,3 +321,27 @@ def _log_prob(logits: Tensor, size: int, value: Tensor) -> Tensor:
         return functional.logsigmoid(logits[0].double() * (2 * value - 1))
     padded = functional.pad(logits.T.double(), (size - len(logits), 0))
     return padded.log_softmax(-1).gather(-1, value[:, None]).squeeze(-1)
+
+
+def _draw_weighed(
+    logits: Tensor, size: int, unit: Tensor, tilt: Tensor | None, seen: Tensor | None, value: Tensor
+) -> tuple[Tensor, Tensor]:
+    """As `_draw` from ``q(v) e(v) / Z``, or ``value`` where it is ``seen``; and ``log Z``, or that value's ``log q e``.
+
+    Args:
+        logits: outputs of a site ``(width, n)``.
+        size: values of the site.
+        unit: float64 uniforms ``(n,)``.
+        tilt: ``log e`` ``(size,)``.
+        seen: which rows' value is known ``(n,)``.
+        value: what it is there ``(n,)``.
+    """
+    table = functional.pad(logits.T, (size - len(logits), 0)).double().log_softmax(-1)
+    table = table if tilt is None else table + tilt
+    # Without evidence a value drawn weighs 1, and 1 exactly.
+    total = table.new_zeros(len(table)) if tilt is None else table.logsumexp(-1)
+    # Rows with nothing left to draw weigh nothing, whatever is drawn for them.
+    drawn = draw_categories(torch.where(total[:, None] > -torch.inf, table, 0.0), unit[:, None]).squeeze(-1)
+    if seen is None:
+        return drawn, total
+    return torch.where(seen, value, drawn), torch.where(seen, table.gather(1, value[:, None]).squeeze(1), total)

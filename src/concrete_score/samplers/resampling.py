@@ -13,11 +13,11 @@ from concrete_score.samplers.completions import BATCH, Impossible, Known, Rows
 from concrete_score.shapes import PerState, States
 
 FIRST = 64
-"""Proposals of each row in the first round; later rounds quadruple what there is."""
+"""Proposals of each row in the first round, and effective ones wanted at least."""
 ENOUGH = 4
 """Effective proposals wanted for each draw: then draws repeat each other little and count as independent."""
 MOST = 4096
-"""Proposals of one row at most, or 16 for each draw if that is more."""
+"""Proposals of one row of many at most, or 16 for each draw if that is more."""
 
 Propose = Callable[[Rows, Known, torch.Generator], tuple[States, PerState]]
 """From rows ``(n, D)`` and their observed cells to one completed draw of each, and its log-weight ``(n,)``.
@@ -43,10 +43,18 @@ class Resampled:
 
 
 @torch.no_grad()
-def resample(propose: Propose, x: Rows, observed: Known, draws: int, generator: torch.Generator) -> Resampled:
+def resample(
+    propose: Propose,
+    x: Rows,
+    observed: Known,
+    draws: int,
+    generator: torch.Generator,
+    first: int = FIRST,
+    most: int = MOST,
+) -> Resampled:
     """``draws`` completions of each row by self-normalized importance resampling.
 
-    Rows are given proposals until they count for `ENOUGH` each draw, or there are `MOST`. Only the chosen ones are
+    Rows are given proposals until they count for `ENOUGH` each draw, or there are ``most``. Only the chosen ones are
     kept: each of them gives way to one of a new round with the round's share of all weight so far, which is the same
     as choosing among all proposals at the end.
 
@@ -55,6 +63,8 @@ def resample(propose: Propose, x: Rows, observed: Known, draws: int, generator: 
         x: checked states ``(n, D)``.
         observed: which cells are known ``(n, D)``.
         draws: of each row, M.
+        first: proposals of each row in the first round; later rounds quadruple what there is.
+        most: proposals of one row at most, or 16 for each draw if that is more.
 
     >>> from concrete_score.spaces import Space
     >>> from concrete_score.models import MADE
@@ -65,8 +75,8 @@ def resample(propose: Propose, x: Rows, observed: Known, draws: int, generator: 
     (torch.Size([5, 1, 3]), 1.0)
     """
     pool = _Pool.empty(x, draws)
-    wanted, most = max(FIRST, ENOUGH * draws), max(MOST, 16 * draws)
-    size = FIRST
+    wanted, most = max(FIRST, ENOUGH * draws), max(most, 16 * draws)
+    size = min(BATCH, first)
     while True:
         active = ((pool.effective < wanted) & (pool.count < most)).nonzero().squeeze(-1)
         if not len(active):
