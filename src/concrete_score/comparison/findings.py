@@ -50,6 +50,10 @@ class Task:
     seed: int = 0
     update: Update = field(default=lambda done, total, text="", note=False: None)
 
+    def report(self, done: int, total: int, work: str) -> None:
+        """Say how much of some work is done."""
+        self.update(done, total, f"{work}: {100 * done // max(1, total)} %")
+
     def random(self, stream: str) -> np.random.Generator:
         """The randomness of one use: the same for the same seed, unrelated to any other."""
         return np.random.default_rng([self.seed, *stream.encode()])

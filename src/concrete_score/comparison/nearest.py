@@ -102,7 +102,7 @@ def _closest(asked: tuple[Array, Array], pool: tuple[Array, Array], real: int, t
     width = asked[0].shape[1] + asked[1].shape[1]
     distance, place = np.empty((rows, 2)), np.empty((rows, 2), dtype=np.int64)
     for start in range(0, rows, step):
-        task.update(start, rows, "looking for nearest rows")
+        task.report(start, rows, "looking for nearest rows")
         part = slice(start, start + step)
         apart = np.zeros((len(asked[0][part]), size))
         if asked[0].shape[1]:

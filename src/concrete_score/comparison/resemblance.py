@@ -60,7 +60,7 @@ def _errors(found: Similarity, task: Task) -> tuple[list[float], list[float]]:
     random, rows = task.random("resemblance"), found.rows
     again, dealt = [], []
     for turn in range(RESAMPLES + EXCHANGES):
-        task.update(turn, RESAMPLES + EXCHANGES, "comparing columns")
+        task.report(turn, RESAMPLES + EXCHANGES, "comparing columns")
         if turn < RESAMPLES:
             real, synthetic = (np.bincount(random.integers(n, size=n), minlength=n) for n in rows)
             weights = np.append(real, np.zeros(rows[1])), np.append(np.zeros(rows[0]), synthetic)

@@ -52,7 +52,7 @@ def _cross_fit(task: Task, x: Array, made: Array) -> tuple[list[tuple[float, flo
     shuffled = max(1, min(FOLDS, SHUFFLES // x.shape[1]))
     areas, drops = [], []
     for k in range(FOLDS):
-        task.update(k, FOLDS, "telling the tables apart")
+        task.report(k, FOLDS, "telling the tables apart")
         model = trees(task.tables.columns, random).fit(x[fold != k], made[fold != k])
         asked = np.flatnonzero(fold == k)
         areas.append(_area(model, x[asked], made[asked]))

@@ -64,13 +64,14 @@ def usefulness(task: Task) -> Part:
     asked = features(others, [(HOLDOUT, chosen[HOLDOUT])])
     guesses = []
     for table in (REAL, SYNTHETIC):
-        task.update(table, 2, f"predicting {target.name}")
+        task.report(table, 2, f"predicting {target.name}")
         x = features(others, [(table, chosen[table])])
         guesses.append(_predict(x, target.cells[table][chosen[table]], asked, others, measure, task))
     values = [measure.value(truth, guess) for guess in guesses]
     stderr = _stderr(truth, guesses, measure, task)
-    found = {"target": target.name, "metric": measure.name, "real": values[0], "synthetic": values[1]}
-    found |= {"difference": values[1] - values[0], "stderr": stderr, "rows": len(truth)}
+    found: dict[str, Any] = {"target": target.name, "metric": measure.name, "real": values[0], "synthetic": values[1]}
+    found |= {"difference": values[1] - values[0], "stderr": stderr}
+    found["rows"] = [len(chosen[table]) for table in (REAL, SYNTHETIC, HOLDOUT)]
     return Part({"usefulness": found}, (Finding("usefulness", _sentence(found)),))
 
 
@@ -109,7 +110,9 @@ def _stderr(truth: Array, guesses: list[Array], measure: _Measure, task: Task) -
 
 def _sentence(found: dict[str, Any]) -> str:
     name = {"auc": "AUC", "accuracy": "accuracy", "r2": "R²"}[found["metric"]]
+    real, synthetic, held = found["rows"]
     return (
-        f"Held-out {found['target']!r} is predicted with {name} {found['synthetic']:.4f} from synthetic rows and"
-        f" {found['real']:.4f} from real ones: a difference of {found['difference']:+.4f} ± {found['stderr']:.4f}."
+        f"{found['target']!r} of {held:,} held-out rows is predicted with {name} {found['synthetic']:.4f} from"
+        f" {synthetic:,} synthetic rows and with {found['real']:.4f} from {real:,} real ones: a difference of"
+        f" {found['difference']:+.4f} ± {found['stderr']:.4f}."
     )
