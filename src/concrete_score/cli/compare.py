@@ -15,7 +15,6 @@ from concrete_score.cli.console import (
     open_model,
     out_option,
     pipes,
-    read_data,
     table,
 )
 from concrete_score.errors import InputError, Option, printable, spell
@@ -140,8 +139,12 @@ def as_frame(found: "Comparison") -> Any:
 def _scores(run: Path, data: dict[str, Any], console: Console) -> tuple[Any, Any]:
     """The log-likelihoods of real and of held-out rows under the model of a run; rows it cannot read are skipped."""
     model = open_model(run, console)
-    options = {"missing": "drop", "unknown": "skip"}
-    real, held = (model.score_samples(read_data(model, data[role], console, **options)) for role in ("real", "holdout"))
+    given = [model.read(data[role], missing="drop", unknown="skip") for role in ("real", "holdout")]
+    for each in given:
+        for note in each.notes:
+            console.say(f"{each.data.where}: {note}")
+        console.warn(each.warnings)
+    real, held = map(model.score_samples, given)
     return real, held
 
 

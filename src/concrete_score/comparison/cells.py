@@ -31,6 +31,8 @@ DATES = (
 TIMES = ("%H:%M:%S%.f", "%H:%M")
 _FIRST = 100
 """Cells that are tried before all of them are."""
+_FEW_WORDS, _STRAY = 3, 0.05
+"""The most different words among numbers, and the most cells that hold one, for which they are taken for blanks."""
 _NANOSECONDS = 1000
 
 
@@ -72,6 +74,21 @@ def numbers(parts: Sequence[pl.Series]) -> list[Array] | None:
             return None
         found.append(part.fill_null(float("nan")).to_numpy())
     return found
+
+
+def stray_words(parts: Sequence[pl.Series]) -> list[str]:
+    """The few words among cells that are otherwise numbers; none where there are many, or no numbers.
+
+    >>> stray_words([pl.Series([*map(str, range(100)), "x"])]), stray_words([pl.Series(["1", "x"])])
+    (['x'], [])
+    """
+    texts = [_without_spellings(part).drop_nulls() for part in parts if part.dtype == pl.String]
+    if not texts:
+        return []
+    whole = pl.concat(texts)
+    words = whole.filter(~whole.str.contains(NUMBER_PATTERN))
+    distinct = words.unique().sort().to_list()
+    return distinct if len(distinct) <= _FEW_WORDS and len(words) <= _STRAY * len(whole) else []
 
 
 def dates(parts: Sequence[pl.Series]) -> list[Array] | None:

@@ -9,7 +9,8 @@ from concrete_score.data.frame import Array
 
 CATEGORIES = 254
 """The most values of one feature; rarer ones are pooled."""
-TREES = 100
+TREES, MOST_TREES = 100, 500
+"""How many trees are grown; and at most, where growing ends once a tenth of the rows gains nothing from it."""
 
 
 def features(columns: tuple[Column, ...], rows: list[tuple[int, Array]]) -> Array:
@@ -34,14 +35,17 @@ def _feature(column: Column, table: int) -> Array:
     return codes[cells]
 
 
-def trees(columns: tuple[Column, ...], random: np.random.Generator, *, regression: bool = False) -> Any:
-    """Gradient-boosted trees, untrained, that know which features are categories."""
+def trees(
+    columns: tuple[Column, ...], random: np.random.Generator, *, regression: bool = False, stop: bool = False
+) -> Any:
+    """Gradient-boosted trees, untrained, that know categories; with ``stop`` they end growing by themselves."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     kind = HistGradientBoostingRegressor if regression else HistGradientBoostingClassifier
     mask = [not column.ordered for column in columns]
     seed = int(random.integers(2**31))
-    return kind(max_iter=TREES, early_stopping=False, categorical_features=mask, random_state=seed)
+    rounds = MOST_TREES if stop else TREES
+    return kind(max_iter=rounds, early_stopping=stop, categorical_features=mask, random_state=seed)
 
 
 def auc(positive: Array, negative: Array) -> tuple[float, float]:

@@ -12,9 +12,9 @@ from concrete_score.comparison.resemblance import resemblance
 from concrete_score.comparison.tables import ROLES, Tables, align
 from concrete_score.comparison.two_sample import two_sample
 from concrete_score.comparison.usefulness import usefulness
-from concrete_score.data import as_frame
+from concrete_score.data import Images, as_frame
 from concrete_score.data.frame import Array
-from concrete_score.errors import PYTHON, Skin, spell
+from concrete_score.errors import PYTHON, InputError, Skin, spell
 
 MakePart = Callable[[Task], Part]
 PARTS: Mapping[str, MakePart] = {
@@ -93,7 +93,10 @@ def compare(
     1.0
     """
     given = [(role, data) for role, data in zip(ROLES, (real, synthetic, holdout), strict=True) if data is not None]
-    frames = [data if hasattr(data, "kind") else as_frame(data, role) for role, data in given]
+    for _, data in given:
+        if isinstance(data, Images):
+            raise InputError("a table", "images", data.where, "give rows and columns")
+    frames = [as_frame(data, role) for role, data in given]
     tables = align(frames, kinds=columns, drop=drop, na=na)
     told = {"update": update} if update is not None else {}
     task = Task(tables, target, scores, seed, **told)

@@ -122,13 +122,22 @@ def _dealt(distance: Array, place: Array, real: int, held: int) -> dict[str, Any
     mine = np.where(np.abs(gap) <= _TIE, 0.5, gap < 0)
     total = real + held
     counts = np.bincount(place[:, 0], mine, total) + np.bincount(place[:, 1], 1 - mine, total)
-    chance = real / total
-    share = float(mine.mean())
-    variance = ((counts - counts.mean()) ** 2).sum() * chance * (1 - chance) * total / max(1, total - 1)
-    stderr = float(np.sqrt(variance)) / len(mine)
+    chance, share = real / total, float(mine.mean())
+    stderr = dealing_error(counts, real) / len(mine)
     p_value = 1 - NormalDist().cdf((share - chance) / stderr) if stderr > 0 else 1.0
     flagged = bool(p_value < LEVEL / TESTS)
     return {"share": share, "stderr": stderr, "p_value": p_value, "flagged": flagged}
+
+
+def dealing_error(counts: Array, real: int) -> float:
+    """The standard deviation of ``Σ counts`` over ``real`` of the N places, drawn without replacement.
+
+    >>> round(dealing_error(np.array([2.0, 0.0, 1.0]), 1), 6)  # 2, 0 or 1
+    0.816497
+    """
+    total = len(counts)
+    variance = ((counts - counts.mean()) ** 2).sum() * real * (total - real) / (total * max(1, total - 1))
+    return float(np.sqrt(variance))
 
 
 def _sentence(found: dict[str, Any], name: str) -> str:

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from concrete_score.comparison.cells import categories, dates, numbers, plain
+from concrete_score.comparison.cells import categories, dates, numbers, plain, stray_words
 from concrete_score.data.frame import Array, Frame
 from concrete_score.errors import NAMED, InputError, Option, Text, nearest
 
@@ -113,10 +113,6 @@ def align(
     [('age', 'number', ()), ('sex', 'category', ('f', 'm'))]
     """
     kinds = kinds or {}
-    for frame in frames:
-        if getattr(frame, "kind", None) != "table":
-            came = f"{getattr(frame, 'kind', type(frame).__name__)}s"
-            raise InputError("a table", came, getattr(frame, "where", ""), "give rows and columns")
     known = dict.fromkeys(name for frame in frames for name in frame.names)
     for name in drop:
         _check_name(name, list(known), "drop")
@@ -126,13 +122,9 @@ def align(
         _check_name(name, names, "column")
         if kind not in KINDS:
             raise InputError("a kind of column", repr(kind), Option("column", {name: kind}), nearest(kind, KINDS))
-    columns, notes = [], []
-    for name in names:
-        found = _read(name, frames, kinds.get(name), na)
-        if isinstance(found, Column):
-            columns.append(found)
-        else:
-            notes.append(found)
+    read = [_read(name, frames, kinds.get(name), na) for name in names]
+    columns = [column for column, _ in read if column is not None]
+    notes = [note for _, note in read if note]
     if not columns:
         raise InputError("a column to compare", "none", frames[REAL].where, "; ".join(notes))
     return Tables(tuple(columns), tuple(len(frame) for frame in frames), tuple(notes))
@@ -161,26 +153,37 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:NAMED])) + more
 
 
-def _read(name: str, frames: Sequence[Frame], kind: str | None, na: Sequence[str]) -> Column | str:
-    """The column of a name, or why it is left out."""
+def _read(name: str, frames: Sequence[Frame], kind: str | None, na: Sequence[str]) -> tuple[Column | None, str]:
+    """The column of a name, unless it is left out, and a note on what was done with it."""
     parts = [plain(frame.table[name], na) for frame in frames]
     if all(part.null_count() == len(part) for part in parts):
-        return f"column {name!r} is blank throughout and left out"
+        return None, f"column {name!r} is blank throughout and left out"
     # A part without any cell can be of every type.
     filled = next(part.dtype for part in parts if part.null_count() < len(part))
     parts = [part.cast(filled) if part.null_count() == len(part) else part for part in parts]
     if kind is not None:
-        return _as_told(name, parts, kind, frames)
+        return _as_told(name, parts, kind, frames), ""
     read = numbers(parts)
+    if read is None and (words := stray_words(parts)):
+        column, _ = _read(name, frames, None, [*na, *words])
+        if column is not None and column.kind == NUMBER:
+            return column, f"column {name!r}: {_listed(words)} among numbers counts as blank"
     if read is not None and _is_continuous(np.concatenate(read)):
-        return Column(name, NUMBER, tuple(read))
+        return Column(name, NUMBER, tuple(read)), _infinite(name, frames)
     if read is None and (read := dates(parts)) is not None:
-        return Column(name, DATE, tuple(read))
+        return Column(name, DATE, tuple(read)), ""
     codes, labels = categories(parts)
     real = codes[REAL][codes[REAL] < len(labels)]
-    if read is None and len(real) >= LEAST and len(np.unique(real)) > IDENTIFIES * len(real):
-        return f"column {name!r} identifies its rows (nearly every one has a text of its own) and is left out"
-    return Column(name, CATEGORY, tuple(codes), labels)
+    textual = numbers(parts[:SYNTHETIC]) is None
+    if textual and len(real) >= LEAST and len(np.unique(real)) > IDENTIFIES * len(real):
+        return None, f"column {name!r} identifies its rows (nearly every one has a text of its own) and is left out"
+    return Column(name, CATEGORY, tuple(codes), labels), ""
+
+
+def _infinite(name: str, frames: Sequence[Frame]) -> str:
+    series = [frame.table[name] for frame in frames]
+    count = sum(int(each.is_infinite().sum()) for each in series if each.dtype.is_float())
+    return f"column {name!r}: {count} infinite numbers count as blank" if count else ""
 
 
 def _as_told(name: str, parts: Sequence[pl.Series], kind: str, frames: Sequence[Frame]) -> Column:
