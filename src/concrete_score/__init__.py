@@ -30,6 +30,7 @@ _ROOMS = (
     "baselines",
     "bench",
     "codecs",
+    "comparison",
     "data",
     "diagnostics",
     "errors",

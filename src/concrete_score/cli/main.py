@@ -37,6 +37,7 @@ COMMANDS = {
     "evaluate": Listed("concrete_score.cli.evaluate:evaluate", "A table's log-likelihood, exact or between bounds."),
     "explain": Listed("concrete_score.cli.explain:explain", "The single changes that make each row likelier."),
     "impute": Listed("concrete_score.cli.impute:impute", "Fill blank cells or pixels, likeliest or drawn."),
+    "compare": Listed("concrete_score.cli.compare:compare", "A synthetic table beside the real one: alike? private?"),
     "show": Listed("concrete_score.cli.show:show", "A run's columns, configuration, measurements and files."),
     "diagnose": Listed("concrete_score.cli.diagnose:diagnose", "What a table can teach, or how healthy a run is."),
     "data": Listed("concrete_score.cli.data:data", "Named data sets, listed and fetched."),

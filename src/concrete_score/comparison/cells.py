@@ -1,0 +1,165 @@
+"""What the cells of a column read as: numbers, dates, or categories; each a function of the column in every table."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from concrete_score.data.frame import Array
+
+# No leading zeros: 007 is a name.
+NUMBER_PATTERN = r"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+SPELLINGS = ("NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "none", "?", "-", ".")
+"""Words that mean a blank among numbers or dates; among categories they are values like any other."""
+DATES = (
+    "%Y-%m-%d",
+    "%Y-%m-%dT%H:%M:%S%.f%#z",
+    "%Y-%m-%d %H:%M:%S%.f%#z",
+    "%Y-%m-%dT%H:%M:%S%.f",
+    "%Y-%m-%d %H:%M:%S%.f",
+    "%Y-%m-%dT%H:%M",
+    "%Y-%m-%d %H:%M",
+    "%Y/%m/%d",
+    "%d.%m.%Y",
+    "%d/%m/%Y",
+    "%m/%d/%Y",
+    "%d/%m/%Y %H:%M",
+    "%m/%d/%Y %H:%M",
+    "%d-%b-%Y",
+)
+"""Formats of text that is a date, tried in this order: the first that reads every cell of every table."""
+TIMES = ("%H:%M:%S%.f", "%H:%M")
+_FIRST = 100
+"""Cells that are tried before all of them are."""
+_FEW_WORDS, _STRAY = 3, 0.05
+"""The most different words among numbers, and the most cells that hold one, for which they are taken for blanks."""
+_NANOSECONDS = 1000
+
+
+def plain(cells: pl.Series, na: Sequence[str] = ()) -> pl.Series:
+    """Cells as Float64, a date's or time's own type, or String; null where empty, NaN, infinite or among ``na``.
+
+    >>> plain(pl.Series([1, None])).to_list(), plain(pl.Series([True, False])).to_list()
+    ([1.0, None], ['true', 'false'])
+    """
+    kind = cells.dtype
+    if kind.is_numeric():
+        numbers = cells.cast(pl.Float64)
+        hidden = [float(word) for word in na if _is_number(word)]
+        return numbers.set(~numbers.is_finite() | numbers.is_in(hidden), None)
+    if kind.is_temporal():
+        return cells
+    text = cells.cast(pl.String)
+    text = text.set(text.is_in(["", *na]), None)
+    folded = text.str.to_lowercase()
+    # Other programs write True where one writes true; it is the same value.
+    return folded if folded.drop_nulls().is_in(["true", "false"]).all() else text
+
+
+def numbers(parts: Sequence[pl.Series]) -> list[Array] | None:
+    """Every cell as float64, NaN where blank ``(N,)``, if all of them are numbers; else None.
+
+    >>> numbers([pl.Series(["1", "NA"]), pl.Series([2.5])])
+    [array([ 1., nan]), array([2.5])]
+    """
+    found = []
+    for part in parts:
+        if part.dtype == pl.String:
+            text = _without_spellings(part)
+            if not text.drop_nulls().str.contains(NUMBER_PATTERN).all():
+                return None
+            part = text.cast(pl.Float64)
+            part = part.set(~part.is_finite(), None)
+        if part.dtype != pl.Float64:
+            return None
+        found.append(part.fill_null(float("nan")).to_numpy())
+    return found
+
+
+def stray_words(parts: Sequence[pl.Series]) -> list[str]:
+    """The few words among cells that are otherwise numbers; none where there are many, or no numbers.
+
+    >>> stray_words([pl.Series([*map(str, range(100)), "x"])]), stray_words([pl.Series(["1", "x"])])
+    (['x'], [])
+    """
+    texts = [_without_spellings(part).drop_nulls() for part in parts if part.dtype == pl.String]
+    if not texts:
+        return []
+    whole = pl.concat(texts)
+    words = whole.filter(~whole.str.contains(NUMBER_PATTERN))
+    distinct = words.unique().sort().to_list()
+    return distinct if len(distinct) <= _FEW_WORDS and len(words) <= _STRAY * len(whole) else []
+
+
+def dates(parts: Sequence[pl.Series]) -> list[Array] | None:
+    """Every cell as microseconds since 1970, or since midnight, NaN where blank ``(N,)``; None where not all are dates.
+
+    >>> dates([pl.Series(["1970-01-02", None])])
+    [array([8.64e+10,      nan])]
+    """
+    texts = [_without_spellings(part) for part in parts if part.dtype == pl.String]
+    formats = [None] if not texts else [*DATES, *TIMES]
+    for form in formats:
+        if form is not None and any(_moments(text.head(_FIRST), form) is None for text in texts):
+            continue
+        read = [_moments(part, form) for part in parts]
+        if all(part is not None for part in read):
+            return [part for part in read if part is not None]
+    return None
+
+
+def categories(parts: Sequence[pl.Series]) -> tuple[list[Array], tuple[str, ...]]:
+    """Every cell as its place among the sorted distinct values, one more where blank ``(N,)``; and these as text.
+
+    >>> categories([pl.Series(["b", "a"]), pl.Series([None, "b"])])
+    ([array([1, 0]), array([2, 1])], ('a', 'b'))
+    """
+    read = numbers(parts) if any(part.dtype == pl.Float64 for part in parts) or _are_numbers(parts) else None
+    if read is not None:
+        # 1 in one file is 1.0 in another.
+        values = np.unique(np.concatenate(read))
+        values = values[~np.isnan(values)]
+        codes = [np.where(np.isnan(part), len(values), np.searchsorted(values, part)) for part in read]
+        return codes, tuple(f"{value:.15g}" for value in values)
+    texts = [part.cast(pl.String) for part in parts]
+    labels = pl.concat(texts).drop_nulls().unique().sort()
+    places = [text.cast(pl.Enum(labels)).to_physical().cast(pl.Int64).fill_null(len(labels)) for text in texts]
+    return [part.to_numpy() for part in places], tuple(labels.to_list())
+
+
+def _are_numbers(parts: Sequence[pl.Series]) -> bool:
+    """Whether all cells are numbers already, without a word that would have to mean a blank."""
+    texts = [part.str.strip_chars() for part in parts if part.dtype == pl.String]
+    return len(texts) == len(parts) and all(text.drop_nulls().str.contains(NUMBER_PATTERN).all() for text in texts)
+
+
+def _is_number(word: str) -> bool:
+    return bool(pl.Series([word]).str.contains(NUMBER_PATTERN)[0])
+
+
+def _without_spellings(text: pl.Series) -> pl.Series:
+    text = text.str.strip_chars()
+    return text.set(text.is_in(SPELLINGS), None)
+
+
+def _moments(part: pl.Series, form: str | None) -> Array | None:
+    """The cells of one table read by one format; None where it does not read all of them."""
+    if part.dtype == pl.String:
+        if form is None:
+            return None
+        text = _without_spellings(part)
+        read = text.str.to_time(form, strict=False) if form in TIMES else _read_dates(text, form)
+        if read.null_count() > text.null_count():
+            return None
+        part = read
+    if not part.dtype.is_temporal():
+        return None
+    if part.dtype == pl.Time:
+        moments = part.cast(pl.Int64) / _NANOSECONDS
+    else:
+        moments = part.cast(pl.Date if part.dtype == pl.Date else pl.Datetime("us")).dt.timestamp("us")
+    return moments.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+
+
+def _read_dates(text: pl.Series, form: str) -> pl.Series:
+    return text.str.to_datetime(form, strict=False, time_unit="us")

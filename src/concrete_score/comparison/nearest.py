@@ -1,0 +1,150 @@
+"""The distance to the closest record: are synthetic rows nearer to the rows that were learned from than to others?
+
+Every synthetic row has a nearest row among the real and the held-out ones together (a tie between the two counts half
+for each). If the synthetic table knows no more of the real rows than of the held-out ones, it is as if which is which
+had been decided at random afterwards: a real row is nearest with probability ``n_real / (n_real + n_holdout)``, and the
+variance over such decisions is known exactly from how many synthetic rows each row is nearest to. The same holds for
+the closest twentieth of the synthetic rows alone, where near copies would gather.
+
+Distance: a column counts 1 where categories differ or one of both is blank, and the difference of the two ranks, as
+shares of all ranks, where both are numbers or dates; columns are averaged.
+"""
+
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from concrete_score.comparison.copies import TESTS
+from concrete_score.comparison.findings import LEVEL, Finding, Part, Task, percent, probability
+from concrete_score.comparison.tables import HOLDOUT, REAL, SYNTHETIC, Column
+from concrete_score.data.frame import Array
+from concrete_score.errors import Option
+
+POOL = 100_000
+"""The most real and held-out rows together."""
+WORK = 4e9
+"""Comparisons of two cells: as many synthetic rows are drawn as this allows, but at least `LEAST`."""
+LEAST, MOST = 500, 20_000
+CLOSEST = 0.05
+"""The share of synthetic rows that is looked at once more."""
+_BLOCK = 2**22
+_TIE = 1e-9
+
+
+def nearest(task: Task) -> Part:
+    """The share of synthetic rows whose nearest row is real, of all of them and of the closest ones."""
+    tables = task.tables
+    if not tables.has_holdout:
+        text = "Whether synthetic rows are nearer to real rows than to others shows only beside held-out rows: give "
+        return Part({"nearest": None}, (Finding("nearest", (text, Option("holdout"), ".")),))
+    real, held = _pool(task)
+    rows = _rows(task, len(real) + len(held))
+    pool, asked = _coordinates(tables.columns, [(REAL, real), (HOLDOUT, held)], (SYNTHETIC, rows))
+    distance, place = _closest(asked, pool, len(real), task)
+    share = len(real) / (len(real) + len(held))
+    found: dict[str, Any] = {"chance": share, "rows": len(rows)}
+    low = distance.min(1)
+    near = low <= np.quantile(low, CLOSEST) + _TIE
+    for name, kept in (("all", np.ones(len(rows), dtype=bool)), ("closest", near)):
+        found[name] = _dealt(distance[kept], place[kept], len(real), len(held))
+    found["distance"] = {"real": float(np.median(distance[:, 0])), "holdout": float(np.median(distance[:, 1]))}
+    findings = tuple(Finding("nearest", _sentence(found, name), found[name]["flagged"]) for name in ("all", "closest"))
+    return Part({"nearest": found}, findings)
+
+
+def _pool(task: Task) -> tuple[Array, Array]:
+    """The real and held-out rows that are looked at; of too many the same share of each."""
+    n, m = task.tables.rows[REAL], task.tables.rows[HOLDOUT]
+    kept = min(1.0, POOL / (n + m))
+    one, other = (
+        task.draw(table, max(1, int(kept * rows)), f"pool {table}") for table, rows in ((REAL, n), (HOLDOUT, m))
+    )
+    return one, other
+
+
+def _rows(task: Task, pool: int) -> Array:
+    allowed = int(WORK / pool / len(task.tables.columns))
+    return task.draw(SYNTHETIC, min(MOST, max(LEAST, allowed)), "nearest")
+
+
+def _coordinates(
+    columns: tuple[Column, ...], pool: list[tuple[int, Array]], asked: tuple[int, Array]
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Ranks and codes of the pooled rows, and of those asked about; a blank number has a code, and a rank of zero."""
+    ranks: list[list[Array]] = [[], []]
+    codes: list[list[Array]] = [[], []]
+    for column in columns:
+        parts = np.concatenate([column.cells[table][at] for table, at in pool]), column.cells[asked[0]][asked[1]]
+        if not column.ordered:
+            for side, cells in zip(codes, parts, strict=True):
+                side.append(cells.astype(float))
+            continue
+        known = np.sort(parts[0][~np.isnan(parts[0])])
+        for side, blanks, cells in zip(ranks, codes, parts, strict=True):
+            left, right = (np.searchsorted(known, cells, end) for end in ("left", "right"))
+            side.append(np.where(np.isnan(cells), 0, (left + right) / (2 * max(1, len(known)))))
+            if any(np.isnan(part).any() for part in parts):
+                blanks.append(np.isnan(cells).astype(float))
+    one, other = (
+        tuple(np.stack(side, 1) if side else np.zeros((n, 0)) for side in (ranks[k], codes[k]))
+        for k, n in enumerate((sum(len(at) for _, at in pool), len(asked[1])))
+    )
+    return one, other  # type: ignore[return-value]
+
+
+def _closest(asked: tuple[Array, Array], pool: tuple[Array, Array], real: int, task: Task) -> tuple[Array, Array]:
+    """Distance to the nearest real and the nearest other row ``(N, 2)``, and the places of both in the pool."""
+    size = len(pool[0])
+    step = max(1, _BLOCK // size)
+    rows = len(asked[0])
+    width = asked[0].shape[1] + asked[1].shape[1]
+    distance, place = np.empty((rows, 2)), np.empty((rows, 2), dtype=np.int64)
+    for start in range(0, rows, step):
+        task.report(start, rows, "looking for nearest rows")
+        part = slice(start, start + step)
+        apart = np.zeros((len(asked[0][part]), size))
+        if asked[0].shape[1]:
+            apart += cdist(asked[0][part], pool[0], "cityblock")
+        if asked[1].shape[1]:
+            apart += cdist(asked[1][part], pool[1], "hamming") * asked[1].shape[1]
+        for side, (low, high) in enumerate(((0, real), (real, size))):
+            at = apart[:, low:high].argmin(1)
+            place[part, side] = at + low
+            distance[part, side] = apart[np.arange(len(at)), at + low] / width
+    return distance, place
+
+
+def _dealt(distance: Array, place: Array, real: int, held: int) -> dict[str, Any]:
+    """The share whose nearest row is real, its error if rows had been dealt out at random, and whether it is more."""
+    gap = distance[:, 0] - distance[:, 1]
+    mine = np.where(np.abs(gap) <= _TIE, 0.5, gap < 0)
+    total = real + held
+    counts = np.bincount(place[:, 0], mine, total) + np.bincount(place[:, 1], 1 - mine, total)
+    chance, share = real / total, float(mine.mean())
+    stderr = dealing_error(counts, real) / len(mine)
+    p_value = 1 - NormalDist().cdf((share - chance) / stderr) if stderr > 0 else 1.0
+    flagged = bool(p_value < LEVEL / TESTS)
+    return {"share": share, "stderr": stderr, "p_value": p_value, "flagged": flagged}
+
+
+def dealing_error(counts: Array, real: int) -> float:
+    """The standard deviation of ``Σ counts`` over ``real`` of the N places, drawn without replacement.
+
+    >>> round(dealing_error(np.array([2.0, 0.0, 1.0]), 1), 6)  # 2, 0 or 1
+    0.816497
+    """
+    total = len(counts)
+    variance = ((counts - counts.mean()) ** 2).sum() * real * (total - real) / (total * max(1, total - 1))
+    return float(np.sqrt(variance))
+
+
+def _sentence(found: dict[str, Any], name: str) -> str:
+    values = found[name]
+    rows = "the synthetic rows" if name == "all" else f"the closest {percent(CLOSEST, 0)} of the synthetic rows"
+    verdict = "more than chance" if values["flagged"] else "no more than chance"
+    return (
+        f"Of {rows}, {percent(values['share'], 1)} ± {percent(values['stderr'], 1)} are nearest to a real row, where"
+        f" {percent(found['chance'], 1)} would be by chance: {verdict} ({probability(values['p_value'])})."
+    )
