@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from concrete_score.baselines.families import CELLS, Families, conditional_log_likelihood
+from concrete_score.baselines.families import CELLS, Families, Sites, conditional_log_likelihood
 from concrete_score.errors import InputError
 from concrete_score.randomness import generator
 from concrete_score.shapes import States
@@ -17,7 +17,6 @@ from concrete_score.spaces import Space
 Parents = tuple[tuple[int, ...], ...]
 Tell = Callable[[int, int], None]
 """``tell(done, total)``: how far the search is."""
-Sites = npt.NDArray[np.int64]
 Move = tuple[tuple[int, int], ...]
 """``(child, parent)`` pairs to toggle."""
 
@@ -72,8 +71,9 @@ def learn_structure(
         rows = rows[drawn.to(rows.device)]
         observed = None if observed is None else observed[drawn.to(observed.device)]
         weights = None if weights is None else weights[drawn.to(weights.device)]
-    turned = [None if part is None else part.T.cpu().contiguous() for part in (rows, observed, weights)]
-    families = Families(turned[0], space, turned[1], turned[2])
+    turned, known = (None if part is None else np.ascontiguousarray(part.T.cpu()) for part in (rows, observed))
+    weigh = None if weights is None else weights.cpu().double().numpy()
+    families = Families(turned, space.sizes, known, weigh)
     return Climb(families, max_parents, penalty, tell).run()
 
 
@@ -90,10 +90,9 @@ class Climb:
     def __init__(
         self, families: Families, max_parents: int, penalty: float = 1.0, tell: Tell = lambda done, total: None
     ) -> None:
-        self.families, self.sizes, self.tell = families, np.array(families.space.sizes), tell
-        sites, weights = len(self.sizes), families.weights
-        total = families.columns.shape[1] if weights is None else float(weights.sum())
-        self.price = penalty * log(max(total, 1.0)) / 2
+        self.families, self.sizes, self.tell = families, np.array(families.sizes), tell
+        self.price = penalty * log(max(families.total, 1.0)) / 2
+        sites = len(self.sizes)
         self.most = min(max_parents, sites - 1)
         self.parents = np.full((sites, max(1, self.most)), -1)
         """Of each site, then -1."""
@@ -133,14 +132,13 @@ class Climb:
 
     def _begin(self) -> None:
         """The gains of all pairs, and the candidates of each site: the others that tell most of it."""
-        sites = len(self.sizes)
-        price = self.price * np.multiply.outer(self.sizes - 1, self.sizes - 1)
-        self.gain = self.families.pair_gains().numpy() - price
-        self.gain[np.multiply.outer(self.sizes, self.sizes) > CELLS] = -np.inf
-        np.fill_diagonal(self.gain, -np.inf)
-        kept = min(CANDIDATES, sites - 1)
-        self.candidates = list(np.sort(np.argpartition(-self.gain, kept - 1)[:, :kept]))
-        self._look(np.arange(sites))
+        sites, every = len(self.sizes), np.arange(len(self.sizes))
+        self.candidates = [np.delete(every, child) for child in every]
+        for child in range(sites):
+            self._count(child)
+            self.tell(0, sites)
+        if CANDIDATES < sites - 1:
+            self.candidates = list(np.sort(np.argpartition(-self.gain, CANDIDATES)[:, :CANDIDATES]))
 
     def _count(self, child: int) -> None:
         """The gains of one family, as it now is."""
@@ -157,8 +155,8 @@ class Climb:
             other = self.candidates[child]
             more = price * cells * (self.sizes[other] - 1)
             # No parent can gain more than all that is left to explain.
-            possible = (more < -now) & (self.sizes[other] * counts.numel() <= CELLS) & ~np.isin(other, parents)
-            gains = self.families.gains(child, parents.tolist(), torch.from_numpy(other[possible])).numpy()
+            possible = (more < -now) & (self.sizes[other] * counts.size <= CELLS) & ~np.isin(other, parents)
+            gains = self.families.gains(child, parents.tolist(), other[possible])
             self.gain[child, other[possible]] = gains - more[possible]
         self._look(np.array([child]))
 
