@@ -167,7 +167,7 @@ def conditional_log_likelihood(counts: Counts) -> float:
 def _lines(rows: npt.NDArray[np.bool_]) -> Lines:
     """Rows marked true ``(L, N)`` as bits, 64 to a word."""
     packed = np.packbits(rows, axis=1)
-    return np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8))).view(np.uint64)
+    return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8)))).view(np.uint64)
 
 
 def _ones(lines: Lines, rows: Lines) -> npt.NDArray[np.int64]:

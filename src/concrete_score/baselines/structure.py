@@ -22,7 +22,7 @@ Move = tuple[tuple[int, int], ...]
 
 ROWS, TABLE = 50_000, 2**25
 """Rows and cells counted at most; more would hardly change a graph."""
-CANDIDATES = 256
+CANDIDATES = 1024
 """The most other sites, those that tell most of it, that are tried as parents of a site."""
 MOVES = 50
 """Changes of edges a site at most: with blanks, gains of different rows could go in a circle."""
