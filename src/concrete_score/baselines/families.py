@@ -67,7 +67,7 @@ class Families:
     def gains(self, child: int, parents: Sequence[int], candidates: Sites) -> Counts:
         """By how much each candidate as one more parent raises the log-likelihood of the child ``(C,)``.
 
-            Σ_kvu n log n − Σ_ku n log n − Σ_kv n log n + Σ_k n log n,    n the counts of parents k, child v, candidate u
+            Σ_kvu n log n − Σ_ku n log n − Σ_kv n log n + Σ_k n log n,    n counts parents k, child v, candidate u
 
         Args:
             child: a site.
@@ -161,7 +161,8 @@ def conditional_log_likelihood(counts: Counts) -> float:
     >>> round(conditional_log_likelihood(np.array([[2.0, 2.0], [0.0, 3.0]])) / np.log(2), 6)
     -4.0
     """
-    return float(_xlogx(counts).sum() - _xlogx(counts.sum(-1)).sum())
+    given = counts.reshape(-1, counts.shape[-1]).sum(1)
+    return float(_xlogx(counts).sum() - _xlogx(given).sum())
 
 
 def _lines(rows: npt.NDArray[np.bool_]) -> Lines:

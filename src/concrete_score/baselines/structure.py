@@ -71,9 +71,9 @@ def learn_structure(
         rows = rows[drawn.to(rows.device)]
         observed = None if observed is None else observed[drawn.to(observed.device)]
         weights = None if weights is None else weights[drawn.to(weights.device)]
-    turned, known = (None if part is None else np.ascontiguousarray(part.T.cpu()) for part in (rows, observed))
+    known = None if observed is None else np.ascontiguousarray(observed.T.cpu())
     weigh = None if weights is None else weights.cpu().double().numpy()
-    families = Families(turned, space.sizes, known, weigh)
+    families = Families(np.ascontiguousarray(rows.T.cpu()), space.sizes, known, weigh)
     return Climb(families, max_parents, penalty, tell).run()
 
 
@@ -137,8 +137,8 @@ class Climb:
         for child in range(sites):
             self._count(child)
             self.tell(0, sites)
-        if CANDIDATES < sites - 1:
-            self.candidates = list(np.sort(np.argpartition(-self.gain, CANDIDATES)[:, :CANDIDATES]))
+        if sites - 1 > CANDIDATES:
+            self.candidates = [np.sort(np.argpartition(-row, CANDIDATES)[:CANDIDATES]) for row in self.gain]
 
     def _count(self, child: int) -> None:
         """The gains of one family, as it now is."""

@@ -178,6 +178,8 @@ class ParentTables(nn.Module):
         parents: of each site.
         layout: of the outputs.
         dtype: of the entries.
+        pseudo_count: rows of evenly spread pseudo-data that `count` adds, as the baselines do; None mixes each
+            conditional with `PRIOR` rows of its site's marginal instead.
     """
 
     table: Tensor
@@ -188,10 +190,15 @@ class ParentTables(nn.Module):
     first: Tensor
 
     def __init__(
-        self, space: Space, parents: Sequence[Sequence[int]], layout: AutoregressiveLayout, dtype: torch.dtype
+        self,
+        space: Space,
+        parents: Sequence[Sequence[int]],
+        layout: AutoregressiveLayout,
+        dtype: torch.dtype,
+        pseudo_count: float | None = None,
     ) -> None:
         super().__init__()
-        self.space, self.parents = space, tuple(tuple(p) for p in parents)
+        self.space, self.parents, self.pseudo_count = space, tuple(tuple(p) for p in parents), pseudo_count
         most = max(1, *map(len, self.parents))
         parent, stride = (torch.zeros((most, space.num_sites), dtype=torch.int64) for _ in range(2))
         self.cells = []
@@ -235,17 +242,25 @@ class ParentTables(nn.Module):
 
     @torch.no_grad()
     def count(self, rows: States) -> None:
-        """Fill the tables with the rows' own conditionals, each mixed with a little of its site's marginal."""
+        """Fill the tables with the rows' own conditionals, smoothed."""
         for d, size in enumerate(self.space.sizes):
             counts = torch.bincount(self._cell(rows, d) * size + rows[:, d].long(), minlength=self.cells[d] * size)
             counts = counts.reshape(self.cells[d], size).double()
-            # Half a row more for each value: a value never seen is improbable, not impossible.
-            marginal = (counts.sum(0) + 0.5) / (counts.sum() + 0.5 * size)
-            chances = (counts + PRIOR * marginal) / (counts.sum(1, keepdim=True) + PRIOR)
+            chances = self._chances(counts)
             width = self._columns[d].stop - self._columns[d].start
             logits = chances.log() if width == size else (chances.log() - chances[:, :1].log())[:, size - width :]
             begin = self._begins[d]
             self.table[begin : begin + logits.numel()] = logits.flatten().to(self.table)
+
+    def _chances(self, counts: Tensor) -> Tensor:
+        """Conditionals ``(cells, V)`` from counts."""
+        cells, size = counts.shape
+        if self.pseudo_count is not None:
+            each = self.pseudo_count / cells
+            return (counts + each / size) / (counts.sum(1, keepdim=True) + each)
+        # Half a row more for each value: a value never seen is improbable, not impossible.
+        marginal = (counts.sum(0) + 0.5) / (counts.sum() + 0.5 * size)
+        return (counts + PRIOR * marginal) / (counts.sum(1, keepdim=True) + PRIOR)
 
     def _cell(self, rows: States, d: int) -> Tensor:
         cell = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)

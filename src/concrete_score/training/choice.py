@@ -6,7 +6,6 @@ from inspect import signature
 from typing import Any, NamedTuple
 
 from concrete_score import registry
-from concrete_score.baselines.structure import learn_structure
 from concrete_score.defaults import (
     IMAGE_LR,
     IMAGE_MODEL,
@@ -19,11 +18,13 @@ from concrete_score.defaults import (
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
 from concrete_score.training.recipe import Recipe, TrainingSettings
+from concrete_score.training.start import STARTS, Say, find_start
 
 TRAINING: Mapping[str, Any] = {"lr": LR, "valid_every": 200, "patience": 3_000}
 """Settings for tables, where nothing else is asked for."""
-COLUMNS = 128
-"""The most columns among which dependences are searched for."""
+
+_DECIDED = {*STARTS, "order_seed"}
+"""Options of a model that say where it starts."""
 
 IMAGE_NOISE = "log_snr"
 IMAGE_OBJECTIVES = {"denoising": IMAGE_OBJECTIVE, "log_ratio": "denoising", "raw": "denoising"}
@@ -133,13 +134,24 @@ def choose_for_images(recipe: Mapping[str, Any], training: Mapping[str, Any], sh
     return Choice(replace(found, model_options=options), {**IMAGE_TRAINING, **training}, tuple(why))
 
 
-def fit_to_rows(choice: Choice, rows: States, space: Space) -> Choice:
+def fit_to_rows(
+    choice: Choice,
+    rows: States,
+    space: Space,
+    valid: States | None = None,
+    say: Say = lambda message: None,
+    *,
+    start: bool = True,
+) -> Choice:
     """Fill in what depends on the rows: how many steps, and where the model starts.
 
     Args:
         choice: of `choose`.
         rows: to learn from ``(N, D)``.
         space: theirs.
+        valid: held-out rows ``(M, D)``, which judge the starts.
+        say: receives how far a long search is.
+        start: whether to look for one, if the model takes one.
 
     >>> import torch
     >>> a = torch.tensor([0, 1] * 50)
@@ -153,14 +165,10 @@ def fit_to_rows(choice: Choice, rows: States, space: Space) -> Choice:
             "steps": min(max(ROUNDS * len(rows) // choice.settings.batch_size, LEAST_STEPS), MOST_STEPS),
         }
         why = (*why, f"{training['steps']:,} steps at most{_stop(choice.settings.patience, training['steps'])}")
-    takes = _parameters("models", recipe.model)
-    free = "parents" in takes and not {"parents", "order_seed"} & set(recipe.model_options)
-    if free and space.num_sites <= COLUMNS:
-        parents = [list(each) for each in learn_structure(rows, space)]
-        recipe = replace(recipe, model_options={**recipe.model_options, "parents": parents})
-        count = sum(map(len, parents))
-        links = "1 dependence" if count == 1 else f"{count} dependences"
-        why = (*why, f"starts from {links} between columns, found in the rows by BIC")
+    if start and set(STARTS) <= set(_parameters("models", recipe.model)) and not _DECIDED & set(recipe.model_options):
+        found = find_start(recipe, rows, space, valid, say)
+        recipe = replace(recipe, model_options={**recipe.model_options, **found.options})
+        why = (*why, found.why)
     return Choice(recipe, training, why)
 
 

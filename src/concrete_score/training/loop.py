@@ -294,13 +294,18 @@ def has_likelihood(model: Any) -> bool:
 def judge_of(model: Any, objective: Objective, rows: Tensor, seed: int) -> Judge:
     """The mean log-density of ``rows`` ``(N, D)`` for a normalized density, else minus the held-out objective."""
     if has_likelihood(model):
-        return lambda judged: _mean(judged.log_density(x) for _, x in _chunks(rows))
+        return lambda judged: mean_log_density(judged, rows)
     return lambda judged: (
         -_mean(
             objective.loss(judged, objective.draw(x, generator(seed, "valid", start, x.device)))
             for start, x in _chunks(rows)
         )
     )
+
+
+def mean_log_density(model: Any, rows: Tensor) -> float:
+    """Of a normalized density, over ``rows`` ``(N, D)``."""
+    return _mean(model.log_density(x) for _, x in _chunks(rows))
 
 
 @torch.no_grad()
