@@ -86,10 +86,11 @@ class Plan:
         """The settings of the training."""
         return self.choice.settings
 
-    def fit_to_rows(self, rows: States | Examples, space: Space) -> "Plan":
+    def fit_to_rows(self, rows: States | Examples, space: Space, valid: States | Examples | None, say: Say) -> "Plan":
         """The plan with what depends on the rows; a model that came as an object starts as it is."""
-        found = fit_to_rows(self.choice, rows, space)
-        return replace(self, choice=found._replace(recipe=self.recipe) if "model" in self.objects else found)
+        return replace(
+            self, choice=fit_to_rows(self.choice, rows, space, valid, say, start="model" not in self.objects)
+        )
 
     def build(self, space: Space) -> Built:
         """The model with its first weights, and the objective; given objects are copied, never changed.
@@ -263,7 +264,7 @@ def _begun(request: Request, say: Say) -> Job:
     states, valid, facts = _encoded(request, codec, data, missing, say)
     plan = Plan(codec.choose(recipe, settings), objects)
     rows, valid = (states, valid) if valid is not None else hold_out(states, fraction, plan.settings.seed)
-    plan = plan.fit_to_rows(rows, codec.space)
+    plan = plan.fit_to_rows(rows, codec.space, valid, say)
     config = {
         "valid_fraction": fraction,
         "missing": missing,

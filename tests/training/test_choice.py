@@ -8,7 +8,7 @@ import torch
 from concrete_score.defaults import LEAST_STEPS, MOST_STEPS
 from concrete_score.errors import InputError
 from concrete_score.spaces import Space
-from concrete_score.training.choice import COLUMNS, IMAGE_TRAINING, TRAINING, choose, choose_for_images, fit_to_rows
+from concrete_score.training.choice import IMAGE_TRAINING, TRAINING, choose, choose_for_images, fit_to_rows
 
 
 def test_nothing_said():
@@ -35,8 +35,6 @@ def test_what_was_said_about_the_start_is_kept():
         choice = fit_to_rows(choose({"model_options": options}, {"steps": 9}), rows, Space.bits(2))
         assert choice.recipe.model_options == options
         assert choice.settings.steps == 9
-    wide = torch.zeros((2, COLUMNS + 1), dtype=torch.uint8)
-    assert "parents" not in fit_to_rows(choose({}, {}), wide, Space.bits(COLUMNS + 1)).recipe.model_options
 
 
 @pytest.mark.parametrize("objective", ["csm", "logistic", "score_entropy", "ratio_matching"])

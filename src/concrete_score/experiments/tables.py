@@ -130,7 +130,7 @@ def _fit(
 ) -> tuple[nn.Module, Finished, str]:
     """Train what is chosen where nothing is asked for, and its name; ``quick`` are the settings of the quick size."""
     choice = choose({}, {"seed": settings.seed, **(quick if settings.quick else {})})
-    choice = fit_to_rows(choice, rows, space)
+    choice = fit_to_rows(choice, rows, space, valid)
     built = choice.recipe.build(space, choice.settings)
     ended = fit(built.model, built.objective, rows, choice.settings, valid=valid, device=settings.device)
     return built.model, ended, choice.recipe.model

@@ -178,32 +178,40 @@ class ParentTables(nn.Module):
         parents: of each site.
         layout: of the outputs.
         dtype: of the entries.
+        pseudo_count: rows of evenly spread pseudo-data that `count` adds, as the baselines do; None mixes each
+            conditional with `PRIOR` rows of its site's marginal instead.
     """
 
     table: Tensor
+    parent: Tensor
     stride: Tensor
     site: Tensor
     width: Tensor
     first: Tensor
 
     def __init__(
-        self, space: Space, parents: Sequence[Sequence[int]], layout: AutoregressiveLayout, dtype: torch.dtype
+        self,
+        space: Space,
+        parents: Sequence[Sequence[int]],
+        layout: AutoregressiveLayout,
+        dtype: torch.dtype,
+        pseudo_count: float | None = None,
     ) -> None:
         super().__init__()
-        self.space, self.parents = space, tuple(tuple(p) for p in parents)
-        stride = torch.zeros((space.num_sites, space.num_sites), dtype=torch.float64)
-        cells = []
+        self.space, self.parents, self.pseudo_count = space, tuple(tuple(p) for p in parents), pseudo_count
+        most = max(1, *map(len, self.parents))
+        parent, stride = (torch.zeros((most, space.num_sites), dtype=torch.int64) for _ in range(2))
+        self.cells = []
         for d, group in enumerate(self.parents):
             size = 1
-            for p in group:
-                stride[p, d], size = size, size * space.sizes[p]
-            cells.append(size)
+            for i, p in enumerate(group):
+                parent[i, d], stride[i, d], size = p, size, size * space.sizes[p]
+            self.cells.append(size)
         columns = layout.columns()
         begins, total = [], 0
-        for d, size in enumerate(cells):
+        for d, size in enumerate(self.cells):
             begins.append(total)
             total += size * (columns[d].stop - columns[d].start)
-        self.cells = cells
         outputs = sum(part.stop - part.start for part in columns)
         site, width, first = (torch.zeros(outputs, dtype=torch.int64) for _ in range(3))
         for d, part in enumerate(columns):
@@ -211,20 +219,22 @@ class ParentTables(nn.Module):
             first[part] = begins[d] + torch.arange(part.stop - part.start)
         self._begins, self._columns = begins, columns
         self.register_buffer("table", torch.zeros(total, dtype=dtype))
-        for name, value in (("stride", stride), ("site", site), ("width", width), ("first", first)):
+        rebuilt = {"parent": parent, "stride": stride, "site": site, "width": width, "first": first}
+        for name, value in rebuilt.items():
             self.register_buffer(name, value, persistent=False)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Logits ``(N, D) -> (N, O)``."""
-        # Products of small whole numbers are exact in float64, and its matrix product runs on every device.
-        cell = (rows.to(self.stride.dtype) @ self.stride).long()
+        cell = torch.zeros_like(rows)
+        for parent, stride in zip(self.parent, self.stride, strict=True):
+            cell = torch.addcmul(cell, rows.index_select(1, parent), stride)
         return self.table[cell[:, self.site] * self.width + self.first]
 
     def part(self, values: Tensor, step: Step) -> Tensor:
         """Logits of one site from the sites before it ``(D, n) -> (width, n)``."""
         cell = torch.zeros_like(values[0])
-        for p in self.parents[step.site]:
-            cell = cell + values[p] * int(self.stride[p, step.site])
+        for i, p in enumerate(self.parents[step.site]):
+            cell = cell + values[p] * int(self.stride[i, step.site])
         width = step.columns.stop - step.columns.start
         start = self._begins[step.site]
         place = start + cell * width + torch.arange(width, device=cell.device)[:, None]
@@ -232,7 +242,7 @@ class ParentTables(nn.Module):
 
     @torch.no_grad()
     def count(self, rows: States, observed: Tensor | None = None, weights: Tensor | None = None) -> None:
-        """Fill the tables with the rows' own conditionals, each mixed with a little of its site's marginal.
+        """Fill the tables with the rows' own conditionals, smoothed.
 
         Args:
             rows: ``(N, D)``.
@@ -240,10 +250,7 @@ class ParentTables(nn.Module):
             weights: as how many rows each one counts ``(N,)``.
         """
         for d, size in enumerate(self.space.sizes):
-            counts = self._counts(rows, d, observed, weights)
-            # Half a row more for each value: a value never seen is improbable, not impossible.
-            marginal = (counts.sum(0) + 0.5) / (counts.sum() + 0.5 * size)
-            chances = (counts + PRIOR * marginal) / (counts.sum(1, keepdim=True) + PRIOR)
+            chances = self._chances(self._counts(rows, d, observed, weights))
             width = self._columns[d].stop - self._columns[d].start
             logits = chances.log() if width == size else (chances.log() - chances[:, :1].log())[:, size - width :]
             begin = self._begins[d]
@@ -259,8 +266,18 @@ class ParentTables(nn.Module):
         counts = torch.bincount(place, weights, minlength=self.cells[d] * size)
         return counts.reshape(self.cells[d], size).double()
 
+    def _chances(self, counts: Tensor) -> Tensor:
+        """Conditionals ``(cells, V)`` from counts."""
+        cells, size = counts.shape
+        if self.pseudo_count is not None:
+            each = self.pseudo_count / cells
+            return (counts + each / size) / (counts.sum(1, keepdim=True) + each)
+        # Half a row more for each value: a value never seen is improbable, not impossible.
+        marginal = (counts.sum(0) + 0.5) / (counts.sum() + 0.5 * size)
+        return (counts + PRIOR * marginal) / (counts.sum(1, keepdim=True) + PRIOR)
+
     def _cell(self, rows: States, d: int) -> Tensor:
         cell = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
-        for p in self.parents[d]:
-            cell += rows[:, p].long() * int(self.stride[p, d])
+        for i, p in enumerate(self.parents[d]):
+            cell += rows[:, p].long() * int(self.stride[i, d])
         return cell

@@ -1,6 +1,7 @@
 """MADE: a masked autoregressive density over sites of any sizes (paper, section 5.4 and appendix C.3)."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import cast
 
 import torch
@@ -44,6 +45,8 @@ class MADE(nn.Module):
         parents: a few sites on which each site is known to depend. The order is then one of parents first, and the
             network starts as the Bayesian network of these parents, counted from the rows (`start_from`): it learns
             what that misses.
+        pseudo_count: smooths these tables by so many rows of evenly spread pseudo-data, as the baselines do: with the
+            parents of a Chow–Liu tree the start is that tree. None mixes a little of each site's marginal in instead.
         generator: the source of the first weights.
         dtype: of the parameters.
 
@@ -63,6 +66,7 @@ class MADE(nn.Module):
         activation: str = "tanh",
         order_seed: int | None = None,
         parents: Sequence[Sequence[int]] | None = None,
+        pseudo_count: float | None = None,
         *,
         generator: torch.Generator,
         dtype: torch.dtype = torch.float32,
@@ -72,6 +76,8 @@ class MADE(nn.Module):
         check_count(blocks, "blocks", least=0, most=DEEPEST)
         if order_seed is not None and parents is not None:
             raise InputError("parents or an order_seed", "both", where="order_seed", fix="parents decide the order")
+        if pseudo_count is not None and not 0 < pseudo_count < inf:
+            raise InputError("a number above 0", repr(pseudo_count), where="pseudo_count")
         given = None if parents is None else tuple(parents_first(parents, space))
         layout = AutoregressiveLayout(space, hidden, order_seed, given)
         self.space, self.normalized, self.hidden = space, True, hidden
@@ -85,8 +91,9 @@ class MADE(nn.Module):
         self.read = Linear(features.num_features, hidden, generator, dtype, read)
         self.blocks = nn.ModuleList(_Block(units, activation, generator, dtype) for _ in range(blocks))
         self.write = Linear(hidden, len(write), generator, dtype, write)
-        self.base = None if parents is None else ParentTables(space, parents, layout, dtype).to(generator.device)
-        if self.base is not None:
+        self.base = None
+        if parents is not None:
+            self.base = ParentTables(space, parents, layout, dtype, pseudo_count).to(generator.device)
             # Until the first step the outputs are the tables' alone.
             nn.init.zeros_(self.write.weight)
             nn.init.zeros_(self.write.bias)

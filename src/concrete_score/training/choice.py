@@ -5,10 +5,7 @@ from dataclasses import replace
 from inspect import signature
 from typing import Any, NamedTuple
 
-import torch
-
 from concrete_score import registry
-from concrete_score.baselines.structure import Parents, learn_structure
 from concrete_score.defaults import (
     IMAGE_LR,
     IMAGE_MODEL,
@@ -18,16 +15,17 @@ from concrete_score.defaults import (
     MOST_STEPS,
     ROUNDS,
 )
-from concrete_score.randomness import generator
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
 from concrete_score.training.examples import Examples
 from concrete_score.training.recipe import Recipe, TrainingSettings
+from concrete_score.training.start import STARTS, Say, find_start
 
 TRAINING: Mapping[str, Any] = {"lr": LR, "valid_every": 200, "patience": 3_000}
 """Settings for tables, where nothing else is asked for."""
-COLUMNS = 128
-"""The most columns among which dependences are searched for."""
+
+_DECIDED = {*STARTS, "order_seed"}
+"""Options of a model that say where it starts."""
 
 IMAGE_NOISE = "log_snr"
 IMAGE_OBJECTIVES = {"denoising": IMAGE_OBJECTIVE, "log_ratio": "denoising", "raw": "denoising"}
@@ -137,13 +135,24 @@ def choose_for_images(recipe: Mapping[str, Any], training: Mapping[str, Any], sh
     return Choice(replace(found, model_options=options), {**IMAGE_TRAINING, **training}, tuple(why))
 
 
-def fit_to_rows(choice: Choice, rows: States | Examples, space: Space) -> Choice:
+def fit_to_rows(
+    choice: Choice,
+    rows: States | Examples,
+    space: Space,
+    valid: States | Examples | None = None,
+    say: Say = lambda message: None,
+    *,
+    start: bool = True,
+) -> Choice:
     """Fill in what depends on the rows: how many steps, and where the model starts.
 
     Args:
         choice: of `choose`.
         rows: to learn from ``(N, D)``, with blanks and weights or without.
         space: theirs.
+        valid: held-out rows ``(M, D)``, which judge the starts.
+        say: receives how far a long search is.
+        start: whether to look for one, if the model takes one.
 
     >>> import torch
     >>> a = torch.tensor([0, 1] * 50)
@@ -157,41 +166,11 @@ def fit_to_rows(choice: Choice, rows: States | Examples, space: Space) -> Choice
             "steps": min(max(ROUNDS * len(rows) // choice.settings.batch_size, LEAST_STEPS), MOST_STEPS),
         }
         why = (*why, f"{training['steps']:,} steps at most{_stop(choice.settings.patience, training['steps'])}")
-    takes = _parameters("models", recipe.model)
-    free = "parents" in takes and not {"parents", "order_seed"} & set(recipe.model_options)
-    if free and space.num_sites <= COLUMNS:
-        parents = [list(each) for each in _dependences(Examples.of(rows), space)]
-        recipe = replace(recipe, model_options={**recipe.model_options, "parents": parents})
-        count = sum(map(len, parents))
-        links = "1 dependence" if count == 1 else f"{count} dependences"
-        why = (*why, f"starts from {links} between columns, found in the rows by BIC")
+    if start and set(STARTS) <= set(_parameters("models", recipe.model)) and not _DECIDED & set(recipe.model_options):
+        found = find_start(recipe, rows, space, valid, say)
+        recipe = replace(recipe, model_options={**recipe.model_options, **found.options})
+        why = (*why, found.why)
     return Choice(recipe, training, why)
-
-
-def _dependences(rows: Examples, space: Space) -> Parents:
-    """Which column depends on which; what was not seen is not counted."""
-    if rows.observed is None and rows.weights is None:
-        return learn_structure(rows.states, space)
-    known = {"observed": rows.observed, "weights": rows.weights}
-    takes = signature(learn_structure).parameters
-    if "observed" in takes:
-        return learn_structure(rows.states, space, **known)  # type: ignore[arg-type]
-    # The search cannot leave blanks out yet: draws of each column's own values weaken dependences and invent none.
-    return learn_structure(_filled_by_column(rows), space)
-
-
-def _filled_by_column(rows: Examples) -> States:
-    """Rows whose blanks hold values drawn from those that were seen in their column ``(N, D)``."""
-    states = rows.states.clone()
-    if rows.observed is None:
-        return states
-    random = generator(0, "blanks of columns", device=states.device)
-    for d, seen in enumerate(rows.observed.T):
-        if not bool(seen.all()) and bool(seen.any()):
-            values = rows.states[seen, d]
-            drawn = torch.randint(len(values), (int((~seen).sum()),), generator=random, device=states.device)
-            states[~seen, d] = values[drawn]
-    return states
 
 
 def _stop(patience: int | None, steps: int) -> str:

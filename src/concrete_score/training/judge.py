@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from concrete_score.errors import InputError
 from concrete_score.models.completing import LISTED, complete
 from concrete_score.protocols import DensityModel, Objective, ObservedObjective
 from concrete_score.randomness import generator
@@ -25,7 +26,7 @@ def has_likelihood(model: Any) -> bool:
     return isinstance(model, DensityModel) and model.normalized
 
 
-def judge_of(model: Any, objective: Objective, rows: Tensor | Examples, seed: int) -> Judge:
+def judge_of(model: Any, objective: Objective | None, rows: Tensor | Examples, seed: int) -> Judge:
     """The mean log-density of ``rows`` ``(N, D)`` for a normalized density, else minus the held-out objective.
 
     Rows with blanks count by the probability of what was seen of them: exact where their completions are few, else a
@@ -40,6 +41,8 @@ def judge_of(model: Any, objective: Objective, rows: Tensor | Examples, seed: in
             ),
             examples.weights,
         )
+    if objective is None:
+        raise InputError("an objective for a model without a likelihood", "none", where="objective")
     return lambda judged: (
         -_mean(
             (
