@@ -20,11 +20,12 @@ from torch import Tensor
 from concrete_score import registry, runs
 from concrete_score.codecs import Codec
 from concrete_score.codecs.columns import as_text
+from concrete_score.data.formats import Say
 from concrete_score.data.frame import ARRAYS, Form, Frame
 from concrete_score.defaults import TOP
 from concrete_score.errors import Command, InputError, Option, check_count, nearest
 from concrete_score.fitted import Changes, Drawn, Fitted, Progress
-from concrete_score.fitting import Say, load_data
+from concrete_score.fitting import load_data
 from concrete_score.likelihood import Budget, LogLikelihood
 from concrete_score.likelihood.exact import mean_and_stderr
 from concrete_score.protocols import Encoded
@@ -161,16 +162,25 @@ class Model:
         missing: str = "refuse",
         unknown: str = "refuse",
         data_dir: str | None = None,
+        reading: Mapping[str, Any] | None = None,
         say: Say = lambda message: None,
     ) -> Given:
         """Data as states, read once; what the other methods do first with data that is not `Given` yet.
+
+        Args:
+            data: a path, a name of a data set, or a Python object.
+            missing: blank cells: ``refuse``, ``drop`` their rows, or ``keep`` them as unobserved.
+            unknown: values never seen in training: ``refuse``, or ``skip`` their rows.
+            data_dir: a folder of named data sets, looked into first.
+            reading: how to read a file of text: ``encoding, header, separator``; what is not given is noticed.
+            say: receives what was noticed, note by note.
 
         Raises:
             InputError: not data of the run's kind, or cells that are blank or unknown; row and column are named.
         """
         if isinstance(data, Given):
             return data
-        found = load_data(data, "test", data_dir, say) if isinstance(data, str | Path) else data
+        found = load_data(data, "test", data_dir, say, reading) if isinstance(data, str | Path) else data
         found = self.codec.accept(found)
         rows = self.codec.encode(found, missing=missing, unknown=unknown)
         left = "left as they are" if missing == "keep" else "skipped"

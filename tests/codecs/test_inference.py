@@ -24,8 +24,6 @@ def refused(path, match, options=None):
 TABLES = {
     "white": ("\n\n  \n", "one, '  '|a header alone"),
     "one_column": ("a\n1\n2\n", "two columns or more, got one, 'a'"),
-    "semicolons": ("a;b\n1;2\n2;3\n", "its cells seem separated by semicolons: separate them by commas"),
-    "tabs": ("a\tb\n1\t2\n2\t3\n", "separated by tabs"),
     "constant": ("a,b\n1,x\n2,x\n", r"'b' \(one value in every row\); pass drop=\['b'\]"),
     "all_blank": ("a,b\n,\n,\n", "blank cells alone"),
     "blank_column": ("a,b,c\n1,,2\n2,,1\n", r"'b' \(blank in every row\)"),

@@ -144,7 +144,8 @@ def _refuse_columns(
     """Refuse a table that cannot be a product of categories, with all its faults in one message."""
     if len(columns) < 2:
         came = f"one, {next(iter(columns))!r}" if columns else "none"
-        raise InputError("two columns or more", came, where=frame.where, fix=_separator_hint(frame))
+        fix = "give a table whose columns depend on one another"
+        raise InputError("two columns or more", came, where=frame.where, fix=fix)
     if all(column.blanks == len(frame) for column in columns.values()):
         raise InputError("a table with values", "blank cells alone", where=frame.where, fix="give rows with values")
     found = [(name, fault) for name, column in columns.items() if (fault := _fault(column, frame, bins, options))]
@@ -195,11 +196,3 @@ def _is_number(text: str) -> bool:
         return isfinite(float(text))
     except ValueError:
         return False
-
-
-def _separator_hint(frame: Frame) -> str:
-    name = frame.names[0].strip() if len(frame.names) == 1 else ""
-    for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars"), (" ", "spaces")):
-        if mark in name:
-            return f"its cells seem separated by {word}: separate them by commas"
-    return "give a table whose columns depend on one another"
