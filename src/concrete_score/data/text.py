@@ -27,6 +27,8 @@ _BLOCK = 50_000
 """Rows that the strict reader holds as Python objects at a time."""
 _LOOKED_AT = 50
 """Rows that say whether a column can be numbers."""
+_WIDE = 5000
+"""Columns from which on looking at each of them takes longer than looking through the file."""
 _SHOWN = 3
 _ATTRIBUTE = re.compile(r"@attribute\s+(?:'([^']*)'|\"([^\"]*)\"|(\S+))\s", re.IGNORECASE)
 _NOTHING = "|".join(map(re.escape, sorted(BLANKS)))
@@ -200,11 +202,12 @@ def _any_cell(cells: pl.Series, first: list[str | None], pattern: str) -> bool:
 
 
 def _without_empty(table: pl.DataFrame, data: bytes, separator: str) -> pl.DataFrame:
-    """Empty cells as null; a file without two marks beside one another has none."""
+    """Empty cells as null; of a wide file without two marks beside one another it is known that there are none."""
     mark = separator.encode()
     beside = (mark + mark, mark + b"\n", mark + b"\r", b"\n" + mark, b"\r" + mark, b'""')
-    if table.width > 1 and not data.startswith(mark) and not data.endswith(mark) and not any(map(data.count, beside)):
-        return table
+    if table.width > _WIDE and not data.startswith(mark) and not data.endswith(mark):
+        if not any(pair in data for pair in beside):
+            return table
     empty = table.select((pl.all() == "").any()).row(0)
     blank = pl.col([name for name, some in zip(table.columns, empty, strict=True) if some])
     return table.with_columns(pl.when(blank != "").then(blank)) if any(empty) else table
