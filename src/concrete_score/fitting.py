@@ -17,6 +17,7 @@ from concrete_score.codecs import Codec, TableCodec, codec_of
 from concrete_score.codecs.base import is_data
 from concrete_score.data import load
 from concrete_score.data.catalog import brings_held_out
+from concrete_score.data.formats import READING, Say
 from concrete_score.defaults import UNKNOWN, VALID_FRACTION
 from concrete_score.errors import InputError, Option, Part
 from concrete_score.files import canonical_json
@@ -38,8 +39,6 @@ SETTINGS = ("steps", "minutes", "batch_size", "lr")
 _OBJECTS: Mapping[str, Any] = {"model": nn.Module, "objective": Objective}
 """Pieces that Python may also give as objects."""
 Rows = TypeVar("Rows", Tensor, Examples)
-Say = Callable[[Any], None]
-"""Receives messages: text, or parts of it with options that each skin spells."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Request:
         valid_fraction: the share held out where there is no ``valid``.
         unknown: what to do with values of ``valid`` never seen in training.
         data_dir: a folder of named data sets, looked into first.
-        reading: how to read the data, by the codec's option names.
+        reading: how to read the data, by the codec's option names; of a file also ``encoding, header, separator``.
         pieces: ``model, objective, edges, neighborhood`` by name; model and objective also as objects.
         training: ``steps, minutes, batch_size, lr, seed``.
         settings: any other setting by name, such as ``model.hidden``.
@@ -67,6 +66,11 @@ class Request:
     pieces: Mapping[str, Any] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def codec_options(self) -> dict[str, Any]:
+        """What of ``reading`` is the codec's, rather than the file's."""
+        return {name: value for name, value in self.reading.items() if name not in READING}
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,10 +201,17 @@ def prepare(request: Request, stored: Run | None = None, say: Say = lambda messa
     return _begun(request, say) if stored is None else _resumed(request, stored, say)
 
 
-def load_data(data: Any, split: str, data_dir: str | None = None, say: Say = lambda message: None) -> Any:
-    """A data object from a path, a name or a Python object."""
+def load_data(
+    data: Any,
+    split: str,
+    data_dir: str | None = None,
+    say: Say = lambda message: None,
+    reading: Mapping[str, Any] | None = None,
+) -> Any:
+    """A data object from a path, a name or a Python object; ``reading`` may say how a file is to be read."""
     if isinstance(data, str | Path):
-        return load(data, split, data_dir=data_dir, say=say)
+        options = {name: (reading or {}).get(name) for name in READING}
+        return load(data, split, data_dir=data_dir, options=options, say=say)
     if is_data(data):
         return data
     return codec_of("image" if getattr(data, "ndim", 2) > 2 else "table").accept(data)
@@ -258,8 +269,8 @@ def _begun(request: Request, say: Say) -> Job:
     recipe, settings, objects = _asked_for(request)
     fraction = _fraction(request.valid_fraction, VALID_FRACTION)
     TrainingSettings.of(settings)  # an unusable value is refused before the data are read
-    data = load_data(request.data, "train", request.data_dir, say)
-    codec = codec_of(data.kind).infer(data, request.reading)
+    data = load_data(request.data, "train", request.data_dir, say, request.reading)
+    codec = codec_of(data.kind).infer(data, request.codec_options)
     missing = str(request.reading.get("missing") or codec.missing)
     states, valid, facts = _encoded(request, codec, data, missing, say)
     plan = Plan(codec.choose(recipe, settings), objects)
@@ -281,7 +292,7 @@ def _resumed(request: Request, stored: Run, say: Say) -> Job:
     """The job of a run that goes on: its own codec and configuration, and the data that it was begun with."""
     recipe, settings, _ = _asked_for(request)
     config, plan = _continued(stored, recipe, settings, _fraction(request.valid_fraction))
-    data = load_data(request.data, "train", request.data_dir, say)
+    data = load_data(request.data, "train", request.data_dir, say, request.reading)
     codec = _same_codec(stored, data, request)
     states, valid, facts = _encoded(request, codec, data, config["missing"], say)
     _refuse_other_data(stored, facts, str(request.data))
@@ -370,7 +381,7 @@ def _same_codec(stored: Run, data: Any, request: Request) -> Codec:
     """The run's codec; reading options may be repeated, not changed."""
     codec = stored.codec
     codec.accept(data)
-    given = {name: value for name, value in request.reading.items() if value is not None}
+    given = {name: value for name, value in request.codec_options.items() if value is not None}
     if given and not codec.same_reading(codec_of(data.kind).infer(data, given)):
         fix: tuple[Part, ...] = ("leave out ", *(Option(name) for name in given))
         raise InputError("the data read as when this run began", "other options", Option("resume"), fix)
@@ -383,7 +394,7 @@ def _held_out(request: Request, codec: Codec, reading: Mapping[str, str], say: S
     if spec is None:
         return None
     try:
-        data = load_data(spec, "valid", request.data_dir, say)
+        data = load_data(spec, "valid", request.data_dir, say, request.reading)
     except InputError as error:
         if error.where == Option("data") and request.valid is not None:
             raise error.moved(Option("valid")) from None

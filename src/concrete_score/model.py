@@ -4,7 +4,7 @@ What `concrete_score.load` gives for a run directory of any kind of data; the co
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -22,11 +22,12 @@ from concrete_score import registry, runs
 from concrete_score.codecs import Codec
 from concrete_score.codecs.columns import as_text
 from concrete_score.codecs.conditions import Condition
+from concrete_score.data.formats import Say
 from concrete_score.data.frame import ARRAYS, Form, Frame
 from concrete_score.defaults import FILLS, MISSING, TOP, UNKNOWN
 from concrete_score.errors import Command, InputError, Option, check_count, nearest
 from concrete_score.fitted import Changes, Drawn, Fitted, Progress
-from concrete_score.fitting import Say, load_data
+from concrete_score.fitting import load_data
 from concrete_score.likelihood import Budget, LogLikelihood
 from concrete_score.likelihood.exact import mean_and_stderr
 from concrete_score.protocols import Encoded
@@ -175,14 +176,20 @@ class Model:
         missing: str | None = None,
         unknown: str = UNKNOWN[0],
         data_dir: str | None = None,
+        reading: Mapping[str, Any] | None = None,
         say: Say = lambda message: None,
         filling: bool = False,
     ) -> Given:
         """Data as states, read once; what the other methods do first with data that is not `Given` yet.
 
         Args:
+            data: a path, a name of a data set, or a Python object.
             missing: blank cells: ``unobserved`` (rows count by their other cells), ``drop`` their rows, or ``refuse``;
                 for tables unobserved by default.
+            unknown: values never seen in training: ``reserve``, ``refuse``, or ``skip`` their rows.
+            data_dir: a folder of named data sets, looked into first.
+            reading: how to read a file of text: ``encoding, header, separator``; what is not given is noticed.
+            say: receives what was noticed, note by note.
             filling: whether blanks are there to be filled.
 
         Raises:
@@ -190,7 +197,7 @@ class Model:
         """
         if isinstance(data, Given):
             return data
-        found = load_data(data, "test", data_dir, say) if isinstance(data, str | Path) else data
+        found = load_data(data, "test", data_dir, say, reading) if isinstance(data, str | Path) else data
         found = self.codec.accept(found)
         missing = missing or (MISSING[0] if filling else self.codec.missing)
         rows = self.codec.encode(found, missing=missing, unknown=unknown)

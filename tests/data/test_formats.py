@@ -154,9 +154,9 @@ TEXT = {
     "zero": (b"a,b\n1,2\n3,\x00\n", "line 3: .*binary file"),
     "ragged": (b"a,b\n1,2\n3\n", "line 3: expected 2 cells, as on the first line, got 1"),
     "ragged_long": (b"a,b\n1,2\n3,4,5\n", "line 3: .* got 3"),
-    "latin": ("a,b\nx,1\nZürich,2\n".encode("latin-1"), "line 3: expected UTF-8 text, got byte 0xfc"),
-    "latin_header": ("Straße,b\nx,1\n".encode("latin-1"), "line 1: expected UTF-8 text"),
-    "utf16": ("a,b\n1,2\n".encode("utf-16"), "got UTF-16"),
+    "cut_character": ("a,b\nx,ü\nZürich,ü".encode()[:-1], "line 3: expected UTF-8 text, got byte 0xc3"),
+    "no_character": (b"a,b\nx,1\nZ\x81rich,2\n", "line 3: expected text in UTF-8, UTF-16 or .*, got byte 0x81"),
+    "cut_utf16": ("a,b\n1,2\n".encode("utf-16")[:-1], "line 2: expected UTF-16 text"),
     "duplicate": (b"a,b,a\n1,2,3\n", "line 1: .*'a' for columns 1 and 3"),
     "open_quote": (b'a,b\n1,"x\n2,y\n', "line 2: .*quotes"),
 }

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 PIPE_CLOSED = 141
 """What a shell reports of a program whose reader has gone."""
+FILE_OPTIONS = ("encoding", "header", "separator")
+"""Options that say how a file of text is read."""
 _LONG = 500
 """Rows from which on a table is long."""
 
@@ -160,9 +162,9 @@ def open_model(path: Path, console: Console) -> "Model":
     return model
 
 
-def read_data(model: "Model", data: str, console: Console, **reading: Any) -> "Given":
+def read_data(model: "Model", data: str, console: Console, **how: Any) -> "Given":
     """The data that a model is asked about; what was left out or looks wrong is reported."""
-    given = model.read(data, say=console.say, **reading)
+    given = model.read(data, say=console.say, **how)
     for note in given.notes:
         console.say(note)
     console.warn(given.warnings)
@@ -268,6 +270,21 @@ _COMMON = (
     click.option("--force", is_flag=True, help="Write over what is there."),
 )
 
+_FILES = (
+    click.option("--encoding", metavar="NAME", help="A text file's encoding, such as cp1250; noticed by itself."),
+    click.option(
+        "--header",
+        type=click.Choice(["auto", "yes", "no"]),
+        help="Whether a text file's first line names the columns; noticed by itself.",
+    ),
+    click.option(
+        "--separator",
+        metavar="CHAR",
+        help="What separates a text file's cells: one character, or comma, semicolon, tab, bar, space; noticed by"
+        " itself.",
+    ),
+)
+
 _READING = (
     click.option("--columns", metavar="A,B,…", help="Use these columns alone."),
     click.option("--drop", metavar="COLUMN", multiple=True, help="Leave a column out; may be repeated."),
@@ -313,6 +330,7 @@ _READING = (
         type=float,
         help=f"With two levels: the share of the largest grey value above which a pixel is white; {THRESHOLD}.",
     ),
+    *_FILES,
 )
 
 run_argument = click.argument("path", metavar="RUN", type=click.Path(path_type=Path))
@@ -364,12 +382,23 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def with_reading(*args: Any, **given: Any) -> None:
         columns, drop, column, bins, na = (given.pop(name) for name in ("columns", "drop", "column", "bins", "na"))
-        reading = {name: given.pop(name) for name in ("max_categories", "missing", "weight", "levels", "threshold")}
+        alone = ("max_categories", "missing", "weight", "levels", "threshold", *FILE_OPTIONS)
+        reading = {name: given.pop(name) for name in alone}
         reading |= {"columns": columns.split(",") if columns else None, "drop": list(drop) or None}
         reading |= {"bins": _bins(bins), "na": list(na) or None, "column": dict(map(_kind, column)) or None}
         command(*args, reading=reading, **given)
 
     return _with(with_reading, _READING)
+
+
+def file_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say how a file of text is read and hand them over as ``reading``, None where not given."""
+
+    @wraps(command)
+    def with_reading(*args: Any, **given: Any) -> None:
+        command(*args, reading={name: given.pop(name) for name in FILE_OPTIONS}, **given)
+
+    return _with(with_reading, _FILES)
 
 
 def was_given(name: str) -> bool:

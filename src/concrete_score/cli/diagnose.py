@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from concrete_score.cli.console import (
+    FILE_OPTIONS,
     Console,
     common_options,
     data_dir_option,
@@ -76,7 +77,8 @@ def _of_data(console: Console, data: str, neighborhood: str, data_dir: str | Non
     from concrete_score.data import load
     from concrete_score.diagnostics import diagnose_rows
 
-    found = load(data, "test", data_dir=data_dir, say=console.say)
+    options = {name: reading.pop(name) for name in FILE_OPTIONS}
+    found = load(data, "test", data_dir=data_dir, options=options, say=console.say)
     kind = codec_of(found.kind)
     if kind.has_grid:
         fix = ("no two images differ in one pixel alone: learn from them with ", Command("fit"), ", then give the run")
@@ -104,7 +106,7 @@ def _of_run(
     unknown: str,
     reading: dict[str, Any],
 ) -> None:
-    missing = reading.pop("missing")
+    missing, options = reading.pop("missing"), {name: reading.pop(name) for name in FILE_OPTIONS}
     if others := [Option(name) for name, value in reading.items() if value is not None]:
         allowed = (Option("missing", "drop"), " and ", Option("unknown", "skip"), " may be given")
         fix: tuple[Part, ...] = ("leave out ", *others, "; ", *allowed)
@@ -115,7 +117,8 @@ def _of_run(
     model = open_model(path, console)
     states = None
     if rows is not None:
-        given = read_data(model, rows, console, missing=missing, unknown=unknown, data_dir=data_dir)
+        how = {"missing": missing, "unknown": unknown, "data_dir": data_dir, "reading": options}
+        given = read_data(model, rows, console, **how)
         states = given.rows.states.long().to(console.device)
         if not given.rows.observed.all():
             console.say("blanks are filled by draws of the model")

@@ -12,6 +12,7 @@ from concrete_score.cli.console import (
     data_argument,
     data_dir_option,
     examples,
+    file_options,
     missing_option,
     open_model,
     out_option,
@@ -61,6 +62,7 @@ IMPOSSIBLE = "the model gives some row probability zero, so the mean is minus in
 @run_argument
 @data_argument
 @data_dir_option
+@file_options
 @missing_option
 @unknown_option
 @click.option(
@@ -79,6 +81,7 @@ def evaluate(
     data_dir: str | None,
     missing: str | None,
     unknown: str,
+    reading: dict[str, Any],
     bound_rows: int,
     out: Path | None,
 ) -> None:
@@ -93,7 +96,7 @@ def evaluate(
     console.refuse_output(out)
     from concrete_score.likelihood import Budget
 
-    given = read_data(model, data, console, missing=missing, unknown=unknown, data_dir=data_dir)
+    given = read_data(model, data, console, missing=missing, unknown=unknown, data_dir=data_dir, reading=reading)
     each = None if out is None else _each_row(model, given)
     console.say(f"evaluating {len(given.rows.kept)} {model.codec.noun} …")
     with console.progress("bounding") as progress:

@@ -1,7 +1,7 @@
 """``csm explain``: for each row, the single changes that raise its probability most."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,7 @@ from concrete_score.cli.console import (
     data_argument,
     data_dir_option,
     examples,
+    file_options,
     missing_option,
     open_model,
     out_option,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 @run_argument
 @data_argument
 @data_dir_option
+@file_options
 @missing_option
 @unknown_option
 @click.option("--top", metavar="K", type=click.IntRange(min=1), default=TOP, help=f"How many changes a row; {TOP}.")
@@ -49,6 +51,7 @@ def explain(
     data_dir: str | None,
     missing: str | None,
     unknown: str,
+    reading: dict[str, Any],
     top: int,
     out: Path | None,
 ) -> None:
@@ -61,7 +64,7 @@ def explain(
     """
     model = open_model(path, console)
     console.refuse_output(out)
-    given = read_data(model, data, console, missing=missing, unknown=unknown, data_dir=data_dir)
+    given = read_data(model, data, console, missing=missing, unknown=unknown, data_dir=data_dir, reading=reading)
     console.say(f"explaining {len(given.rows.kept)} {model.codec.noun} …")
     found = model.explanation(given, top)
     with pipes():

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from concrete_score.cli.console import (
+    FILE_OPTIONS,
     Console,
     common_options,
     data_argument,
@@ -259,9 +260,11 @@ def _write_report(job: "Job", run: "Run", found: "Fit", device: Any, console: Co
         console.say(f"report: {path}")
 
 
-def _continue_command(out: Path, data: str, valid: str | None, data_dir: str | None, **others: Any) -> str:
-    """What to type to continue; how the data are read is kept in the run."""
-    repeated = [("--valid", valid), ("--data-dir", data_dir)]
+def _continue_command(
+    out: Path, data: str, valid: str | None, data_dir: str | None, reading: dict[str, Any], **others: Any
+) -> str:
+    """What to type to continue; what the columns are is kept in the run, how a file is read is not."""
+    repeated = [("--valid", valid), ("--data-dir", data_dir), *((f"--{name}", reading[name]) for name in FILE_OPTIONS)]
     options = [word for name, value in repeated if value is not None for word in (name, value)]
     return shlex.join(["csm", "fit", data, *options, "--out", str(out), "--resume"])
 

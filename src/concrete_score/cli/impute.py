@@ -1,6 +1,7 @@
 """``csm impute``: blank cells or pixels filled by a fitted model."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -10,6 +11,7 @@ from concrete_score.cli.console import (
     data_argument,
     data_dir_option,
     examples,
+    file_options,
     open_model,
     out_option,
     passes_option,
@@ -32,6 +34,7 @@ from concrete_score.defaults import FILLS
 @run_argument
 @data_argument
 @data_dir_option
+@file_options
 @unknown_option
 @click.option(
     "--draws", metavar="M", type=click.IntRange(min=1), help="M completed copies, drawn; the first column counts them."
@@ -56,6 +59,7 @@ def impute(
     data: str,
     data_dir: str | None,
     unknown: str,
+    reading: dict[str, Any],
     draws: int | None,
     fill: str,
     sampler: str | None,
@@ -75,7 +79,7 @@ def impute(
     model = open_model(path, console)
     codec = model.codec
     console.refuse_output(out, codec.kind, codec.output_format)
-    given = read_data(model, data, console, filling=True, unknown=unknown, data_dir=data_dir)
+    given = read_data(model, data, console, filling=True, unknown=unknown, data_dir=data_dir, reading=reading)
     for note in codec.fill_notes():
         console.say(note)
     with console.progress("imputing") as progress:

@@ -10,6 +10,7 @@ from concrete_score.cli.console import (
     common_options,
     data_dir_option,
     examples,
+    file_options,
     pipes,
     run_argument,
     table,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--valid", metavar="FILE", help="With --report: the held-out rows, if csm fit was given some.")
 @unknown_option
 @data_dir_option
+@file_options
 @common_options
 def show(console: Console, /, path: Path, report: str | None, **given: Any) -> None:
     """The columns or images, configuration, measurements and files of RUN, each file checked against its digest."""

@@ -24,7 +24,7 @@ from urllib.parse import quote
 import numpy as np
 import polars as pl
 
-from concrete_score.data.formats import STDIN, arff, data, read, read_file
+from concrete_score.data.formats import STDIN, Say, arff, data, read, read_file
 from concrete_score.data.images import Images, read_idx
 from concrete_score.errors import Command, InputError, Option, nearest
 from concrete_score.files import atomic, read_bytes, short
@@ -48,7 +48,8 @@ HELD_OUT = 10_000
 _WHOLE = "all"
 _BLOCK = 2**16
 _NAMES = ("", Command("data list"), " shows the names")
-Say = Callable[[str], None]
+_AS_RECORDED = {"encoding": "utf-8", "header": "no", "separator": "comma"}
+"""How tables of the catalog are laid out; nothing about them needs noticing."""
 
 
 class _Refused(Exception):
@@ -98,6 +99,7 @@ def load(
     *,
     data_dir: str | Path | None = None,
     base_url: str | None = None,
+    options: Mapping[str, Any] | None = None,
     say: Say = lambda message: None,
 ) -> Any:
     """The data that DATA means.
@@ -108,7 +110,8 @@ def load(
             IDX set are its ``valid``; of ``digits`` every sixth is ``test`` and the one before it ``valid``.
         data_dir: a folder of data sets, looked into first.
         base_url: where to download from instead of the public place.
-        say: receives messages of progress.
+        options: how to read a file of text: ``encoding``, ``header``, ``separator``; what is not given is noticed.
+        say: receives messages of progress, and what was noticed about the file.
 
     Raises:
         InputError: no such file, name or split, or a file that is not what it is called; file and line are named.
@@ -117,9 +120,11 @@ def load(
     (1199, 8, 8)
     """
     if is_path(spec):
-        return read_file(spec)
+        return read_file(spec, options, say)
     if isinstance(spec, Path):
         raise InputError("an existing file", "none", where=str(spec), fix="check the path")
+    if given := [Option(name) for name, value in (options or {}).items() if value is not None]:
+        raise InputError("an option of files of text", f"the name {spec!r}", given[0], "leave it out")
     name, _, chosen = spec.partition(":")
     if name == DIGITS:
         return _digits(chosen or split)
@@ -220,7 +225,7 @@ def _read_entry(entry: DataFile, path: Path, content: bytes) -> Any:
     if not entry.file.endswith(".data.gz"):
         came = f"{where}, a file of another kind"
         raise InputError("a data set of tables", came, where=str(path), fix="choose another split or set")
-    frame = read(data, content, where)
+    frame = read(data, content, where, options=_AS_RECORDED)
     if not entry.is_bits or not all(series.drop_nulls().is_in(["0", "1"]).all() for series in frame.table):
         return frame
     return replace(frame, table=frame.table.cast(pl.Enum(["0", "1"])))

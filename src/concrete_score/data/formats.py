@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -25,10 +25,14 @@ from concrete_score.data.frame import Array, Form, Frame, frame_of_array
 from concrete_score.data.images import MASK, Images, grid_png, read_idx
 from concrete_score.data.parquet import read_parquet
 from concrete_score.data.text import TextTable, read_arff
-from concrete_score.errors import InputError
+from concrete_score.errors import InputError, Option
 from concrete_score.files import DAMAGED, atomic, read_bytes, refuse_existing, short
 
 STDIN = "-"
+READING = ("encoding", "header", "separator")
+"""Options that say how a file is to be read; what is not given is noticed."""
+Say = Callable[[Any], None]
+"""Receives messages: text, or parts of it with options that each skin spells."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +46,16 @@ class Format:
         write: from the parts of a data object to an open file; None if it is only read.
         holds: the kinds of data that it can write.
         packed: whether it may be compressed.
+        options: which of the `READING` options its ``read`` takes by name.
     """
 
     name: str
     suffixes: tuple[str, ...]
-    read: Callable[[bytes, str], Any] | None = None
+    read: Callable[..., Any] | None = None
     write: Callable[[Iterator[Any], Any], None] | None = None
     holds: tuple[str, ...] = ("table",)
     packed: bool = True
+    options: tuple[str, ...] = ()
 
 
 def formats() -> dict[str, Format]:
@@ -57,8 +63,13 @@ def formats() -> dict[str, Format]:
     return {name: registry.load("formats", name) for name in registry.names("formats")}
 
 
-def read_file(path: str | Path) -> Any:
+def read_file(path: str | Path, options: Mapping[str, Any] | None = None, say: Say = lambda message: None) -> Any:
     """The data in a file, by its ending; ``-`` is CSV on standard input.
+
+    Args:
+        path: the file.
+        options: how to read it, by the names in `READING`; None means not given.
+        say: receives what was noticed about the file, note by note.
 
     Raises:
         InputError: no such file, an unknown ending, or a file that is not what it is called; the line is named.
@@ -70,7 +81,7 @@ def read_file(path: str | Path) -> Any:
     [('yes', '40')]
     """
     if str(path) == STDIN:
-        return read(csv, sys.stdin.buffer.read(), "standard input")
+        return read(csv, sys.stdin.buffer.read(), "standard input", options=options, say=say)
     path, where = Path(path), str(path)
     try:
         mode = os.stat(path).st_mode
@@ -79,18 +90,43 @@ def read_file(path: str | Path) -> Any:
     if stat.S_ISDIR(mode):
         raise InputError("a file", "a folder", where=where, fix="name a file inside it")
     chosen = _reader(path, plain=not stat.S_ISREG(mode))
-    return read(chosen, read_bytes(path), where, beside=path)
+    _check_options(chosen, options, where)
+    return read(chosen, read_bytes(path), where, beside=path, options=options, say=say)
 
 
-def read(chosen: Format, content: bytes, where: str, beside: Path | None = None) -> Any:
+def read(
+    chosen: Format,
+    content: bytes,
+    where: str,
+    beside: Path | None = None,
+    options: Mapping[str, Any] | None = None,
+    say: Say = lambda message: None,
+) -> Any:
     """The data object of a file's content; labels of images may lie in a file ``beside`` it."""
     if chosen.read is None:
         raise InputError("a format that can be read", chosen.name, where=where)
     if not content:
         raise InputError("data", "an empty file", where=where, fix="give a file with a header and rows")
-    found = chosen.read(content, where)
+    found = chosen.read(content, where, **_check_options(chosen, options, where))
+    for note in getattr(found, "notes", ()):
+        say((f"note: {where}: ", *note))
     labelled = getattr(found, "with_labels_beside", None)
     return found if labelled is None or beside is None else labelled(beside)
+
+
+def _check_options(chosen: Format, options: Mapping[str, Any] | None, where: str) -> dict[str, Any]:
+    """The options that were given.
+
+    Raises:
+        InputError: one that files of this format have no use for.
+    """
+    given = {name: value for name, value in (options or {}).items() if value is not None}
+    for name in given:
+        if name not in chosen.options:
+            raise InputError(
+                "an option of text tables alone", f"a {chosen.name} file", (where, Option(name)), "leave it out"
+            )
+    return given
 
 
 def write_file(parts: Iterable[Any], path: str | Path, *, force: bool = False) -> int:
@@ -251,10 +287,10 @@ def _read_idx(data: bytes, where: str) -> Images:
 
 
 CSV, TSV, DATA = TextTable("csv"), TextTable("tsv", "\t"), TextTable("data", header=False)
-csv = Format("csv", (".csv",), CSV.read, CSV.write)
-tsv = Format("tsv", (".tsv",), TSV.read, TSV.write)
-data = Format("data", (".data",), DATA.read, DATA.write)
-arff = Format("arff", (".arff",), read_arff)
+csv = Format("csv", (".csv",), CSV.read, CSV.write, options=READING)
+tsv = Format("tsv", (".tsv",), TSV.read, TSV.write, options=READING)
+data = Format("data", (".data",), DATA.read, DATA.write, options=READING)
+arff = Format("arff", (".arff",), read_arff, options=READING[:1])
 parquet = Format("parquet", (".parquet",), read_parquet, _write_parquet)
 npy = Format("npy", (".npy",), _read_npy, _write_npy, ("table", "image"))
 npz = Format("npz", (".npz",), _read_npz, _write_npz, ("table", "image"), packed=False)

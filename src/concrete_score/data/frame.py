@@ -65,6 +65,8 @@ class Frame:
     where: str = ""
     named: bool = True
     """Whether the names of the columns came with the data; if not, columns are known by their place."""
+    notes: tuple[Any, ...] = ()
+    """What was noticed about the file, each to be said in a line."""
     kind: ClassVar[str] = "table"
 
     @property

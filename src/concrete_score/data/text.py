@@ -1,31 +1,40 @@
 """Tables of text: CSV, TSV, headerless ``.data`` and ARFF, read strictly and written plainly.
 
-Polars reads the cells. It forgives what a strict reader does not (rows with too few cells, stray quotes), so the
-file's quotes, separators and line ends are checked against the rows that came out. A file that does not pass is read
-again by Python's strict `csv`, which either succeeds or names the line at fault.
+Encoding and layout are noticed, or given. Polars reads the cells. It forgives what a strict reader does not (rows with
+too few cells, stray quotes), so the file's quotes, separators and line ends are checked against the rows that came out.
+A file that does not pass is read again by Python's strict `csv`, which either succeeds or names the line at fault.
 """
 
 import csv
-import io
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import polars as pl
 
+from concrete_score.data.encoding import as_utf8
 from concrete_score.data.frame import Form, Frame, unique_names
-from concrete_score.errors import InputError
+from concrete_score.data.layout import BLANKS, Layout, Note, notice
+from concrete_score.data.records import SPACES, outside_quotes, records
+from concrete_score.errors import InputError, Option
 
-_HEAD = 2**22
-"""Bytes in which the first record must end."""
+_HEADS = (2**16, 2**19, 2**22)
+"""Bytes from which the layout is noticed: the fewest with some records. The first record must end in the most."""
+_FEW = 8
 _BLOCK = 50_000
 """Rows that the strict reader holds as Python objects at a time."""
-_MARK = b"\xef\xbb\xbf"
-_QUOTE, _NEWLINE, _RETURN = ord('"'), ord("\n"), ord("\r")
+_LOOKED_AT = 50
+"""Rows that say whether a column can be numbers."""
+_WIDE = 5000
+"""Columns from which on looking at each of them takes longer than looking through the file."""
+_SHOWN = 3
 _ATTRIBUTE = re.compile(r"@attribute\s+(?:'([^']*)'|\"([^\"]*)\"|(\S+))\s", re.IGNORECASE)
+_NOTHING = "|".join(map(re.escape, sorted(BLANKS)))
+_DECIMAL = rf"^(?:{_NOTHING}|[+-]?([0-9]+(,[0-9]+)?|,[0-9]+)([eE][+-]?[0-9]+)?)$"
+_BOTH = r"\..*,"
+_GROUPED = rf"^(?:{_NOTHING}|[+-]?[0-9]{{1,3}}(\.[0-9]{{3}})*(,[0-9]+)?)$"
 
 
 @dataclass(frozen=True)
@@ -34,31 +43,40 @@ class TextTable:
 
     >>> TextTable("csv").read(b"a,b\\n1,x\\n2,\\n", "data.csv").rows()
     [('1', 'x'), ('2', None)]
+    >>> found = TextTable("csv").read(b"a;b\\n1,5;x\\n2,25;y\\n", "data.csv")
+    >>> found.rows(), len(found.notes)
+    ([('1.5', 'x'), ('2.25', 'y')], 2)
     """
 
     kind: str
     separator: str = ","
     header: bool = True
 
-    def read(self, data: bytes, where: str) -> Frame:
-        """A table of text cells.
+    def read(
+        self, data: bytes, where: str, *, encoding: Any = None, header: Any = None, separator: Any = None
+    ) -> Frame:
+        """A table of text cells; what was noticed about the file is in its ``notes``.
+
+        Args:
+            data: the file's content.
+            where: what to call it in messages.
+            encoding: by its name; noticed by default.
+            header: ``yes`` or ``no``, whether the first line names the columns; noticed by default.
+            separator: one character, or its name; noticed by default.
 
         Raises:
-            InputError: empty, binary, not UTF-8, ragged or without rows; the line is named.
+            InputError: empty, binary, of no known encoding, ragged or without rows; the line is named.
         """
-        _refuse_binary(data, where)
-        first = _first_record(data, self.separator, where)
-        if not any(first):
-            raise InputError("a table", "an empty file", where=where, fix="give one with a header and rows")
-        names = unique_names(first, where) if self.header else tuple(f"x{d}" for d in range(len(first)))
-        table = self._read_quickly(data, names)
-        if table is None:
-            table = self._read_strictly(data, names, where)
+        data, notes = as_utf8(data, where, encoding)
+        layout = notice(*_head(data), Layout(self.separator, self.header), separator, header)
+        table = _read(data, layout, where)
         if not len(table):
             raise InputError("a table with rows", "a header alone", where=where, fix="add rows below the header")
-        blank = [series.name for series in table if (series == "").any()]
-        table = table.with_columns(pl.when(pl.col(name) != "").then(pl.col(name)).alias(name) for name in blank)
-        return Frame(table, Form(self.kind), where, named=self.header)
+        table = _without_empty(table, data, layout.separator)
+        if layout.separator == ";":
+            table, more = _with_decimal_points(table)
+            layout = replace(layout, notes=(*layout.notes, *more))
+        return Frame(table, Form(self.kind), where, named=layout.header, notes=(*notes, *layout.notes))
 
     def write(self, parts: Iterator[Frame], file: Any) -> None:
         """The parts of a table below one another, the names once."""
@@ -66,51 +84,136 @@ class TextTable:
             header = self.header and number == 0
             frame.table.write_csv(file, separator=self.separator, include_header=header)
 
-    def _read_quickly(self, data: bytes, names: Sequence[str]) -> pl.DataFrame | None:
-        """The cells by polars; None where the file is not plainly well-formed."""
-        # Polars takes an empty line for a blank cell, and passes over a separator that ends the file: both could make
-        # up for a row that is too short.
-        if len(names) == 1 or data.endswith(self.separator.encode()):
-            return None
-        counts = _outside_quotes(data, self.separator)
-        if counts is None:
-            return None
-        try:
-            table = pl.read_csv(
-                data,
-                has_header=False,
-                skip_rows=int(self.header),
-                schema={f"x{d}": pl.String() for d in range(len(names))},
-                separator=self.separator,
-                quote_char='"' if b'"' in data else None,
-                empty_string_is_null=False,
-                # Missing cells are found by counting separators; polars' own guess of the width errs on quoted cells.
-                missing_columns="insert",
-                glob=False,
-            )
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, OverflowError):
-            return None
-        rows = len(table) + self.header
-        if counts != (rows * (len(names) - 1), rows):
-            return None
-        return table.rename(dict(zip(table.columns, names, strict=True)))
 
-    def _read_strictly(self, data: bytes, names: Sequence[str], where: str) -> pl.DataFrame:
-        """The cells by Python's `csv` in strict mode; empty lines are passed over.
-
-        Raises:
-            InputError: not UTF-8, a quote left open, or a row with another number of cells; the line is named.
-        """
-        records = _records(decode(data, where), self.separator, where, len(names))
-        if self.header:
-            next(records, None)
-        blocks = []
-        while block := list(islice(records, _BLOCK)):
-            blocks.append(pl.DataFrame(dict(zip(names, map(list, zip(*block, strict=True)), strict=True))))
-        return pl.concat(blocks) if blocks else pl.DataFrame({name: pl.Series([], dtype=pl.String) for name in names})
+def _head(data: bytes) -> tuple[str, bool]:
+    """The beginning of a file that is surely UTF-8, and whether there is more."""
+    size = next((each for each in _HEADS if data.count(b"\n", 0, each) >= _FEW), _HEADS[-1])
+    return data[:size].decode(errors="ignore"), size < len(data)
 
 
-def read_arff(data: bytes, where: str) -> Frame:
+def _read(data: bytes, layout: Layout, where: str) -> pl.DataFrame:
+    """The cells of a file in a known layout."""
+    first = _first_record(data, layout, where)
+    if not any(first):
+        raise InputError("a table", "an empty file", where=where, fix="give one with a header and rows")
+    names = _names(first, where) if layout.header else tuple(f"x{d}" for d in range(len(first)))
+    table = read_quickly(data, names, layout)
+    return read_strictly(data, names, layout, where) if table is None else table
+
+
+def _names(first: Sequence[str], where: str) -> tuple[str, ...]:
+    try:
+        return unique_names(first, where)
+    except InputError as error:
+        fix = [error.fix, ("if it is a row, add ", Option("header", "no"))]
+        raise InputError(error.expected, error.came, error.where, fix) from None
+
+
+def _first_record(data: bytes, layout: Layout, where: str) -> list[str]:
+    """The cells of the first line; a quoted cell may run over several."""
+    text = data[: _HEADS[-1]].decode(errors="ignore")
+    return next(records(text, layout.separator, where, padded=layout.padded), [])
+
+
+def read_quickly(data: bytes, names: Sequence[str], layout: Layout) -> pl.DataFrame | None:
+    """The cells by polars; None where the file is not plainly well-formed."""
+    # Polars takes an empty line for a blank cell, and passes over a separator that ends the file: both could make up
+    # for a row that is too short.
+    separator = layout.separator
+    if separator == SPACES or len(names) == 1 or data.endswith(separator.encode()):
+        return None
+    counts = outside_quotes(data, separator)
+    if counts is None:
+        return None
+    try:
+        table = pl.read_csv(
+            data,
+            has_header=False,
+            skip_rows=int(layout.header),
+            schema={f"x{d}": pl.String() for d in range(len(names))},
+            separator=separator,
+            quote_char='"' if b'"' in data else None,
+            empty_string_is_null=False,
+            # Missing cells are found by counting separators; polars' own guess of the width errs on quoted cells.
+            missing_columns="insert",
+            glob=False,
+        )
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, OverflowError):
+        return None
+    rows = len(table) + layout.header
+    if counts != (rows * (len(names) - 1), rows):
+        return None
+    if layout.padded:
+        table = table.with_columns(pl.all().str.strip_chars_start(" "))
+    table.columns = list(names)
+    return table
+
+
+def read_strictly(data: bytes, names: Sequence[str], layout: Layout, where: str) -> pl.DataFrame:
+    """The cells by Python's `csv` in strict mode; empty lines are passed over.
+
+    Raises:
+        InputError: a quote left open, or a row with another number of cells; the line is named.
+    """
+    found = records(data.decode(), layout.separator, where, len(names), layout.padded)
+    if layout.header:
+        next(found, None)
+    blocks = []
+    while block := list(islice(found, _BLOCK)):
+        blocks.append(pl.DataFrame(dict(zip(names, map(list, zip(*block, strict=True)), strict=True))))
+    return pl.concat(blocks) if blocks else pl.DataFrame({name: pl.Series([], dtype=pl.String) for name in names})
+
+
+def _with_decimal_points(table: pl.DataFrame) -> tuple[pl.DataFrame, list[Note]]:
+    """Decimal commas as points in each column all of whose cells are numbers so written.
+
+    >>> found = _with_decimal_points(pl.DataFrame({"a": ["3,14", "-2", "NA"], "b": ["1,5", "1.5", "2"]}))
+    >>> found[0].rows()
+    [('3.14', '1,5'), ('-2', '1.5'), ('NA', '2')]
+    """
+    decimal = _numbers(table, _DECIMAL)
+    known = set(decimal)
+    grouped = [name for name in _numbers(table, _GROUPED, _BOTH) if name not in known]
+    if not decimal and not grouped:
+        return table, []
+    table = table.with_columns(pl.col(grouped).str.replace_all(".", "", literal=True))
+    table = table.with_columns(pl.col(decimal + grouped).str.replace_all(",", ".", literal=True))
+    known.update(grouped)
+    changed = [name for name in table.columns if name in known]
+    shown = ", ".join(map(repr, changed[:_SHOWN]))
+    more = f" and {len(changed) - _SHOWN} more columns" if len(changed) > _SHOWN else ""
+    return table, [(f"decimal commas are read as points in {shown}{more}",)]
+
+
+def _numbers(table: pl.DataFrame, pattern: str, some: str = ",") -> list[str]:
+    """The columns all of whose cells match a pattern, and one of them some other."""
+    # The first cells rule out most columns; a pattern is made ready once here, and once a column by polars.
+    ready = re.compile(pattern)
+    columns = table.head(_LOOKED_AT).to_dict(as_series=False)
+    likely = [name for name, cells in columns.items() if all(cell is None or ready.match(cell) for cell in cells)]
+    rest = [] if len(table) <= _LOOKED_AT else likely
+    whole = set(likely) - set(rest) | {name for name in rest if table[name].str.contains(pattern).all()}
+    return [name for name in likely if name in whole and _any_cell(table[name], columns[name], some)]
+
+
+def _any_cell(cells: pl.Series, first: list[str | None], pattern: str) -> bool:
+    found = any(cell is not None and re.search(pattern, cell) for cell in first)
+    return found or (len(cells) > len(first) and bool(cells.str.contains(pattern).any()))
+
+
+def _without_empty(table: pl.DataFrame, data: bytes, separator: str) -> pl.DataFrame:
+    """Empty cells as null; of a wide file without two marks beside one another it is known that there are none."""
+    mark = separator.encode()
+    beside = (mark + mark, mark + b"\n", mark + b"\r", b"\n" + mark, b"\r" + mark, b'""')
+    if table.width > _WIDE and not data.startswith(mark) and not data.endswith(mark):
+        if not any(pair in data for pair in beside):
+            return table
+    empty = table.select((pl.all() == "").any()).row(0)
+    blank = pl.col([name for name, some in zip(table.columns, empty, strict=True) if some])
+    return table.with_columns(pl.when(blank != "").then(blank)) if any(empty) else table
+
+
+def read_arff(data: bytes, where: str, *, encoding: Any = None) -> Frame:
     """The rows of an ARFF file with nominal attributes as a table of text; ``?`` is blank.
 
     Raises:
@@ -119,7 +222,8 @@ def read_arff(data: bytes, where: str) -> Frame:
     >>> read_arff(b"@relation r\\n@attribute 'a' {x, y}\\n@attribute b {1, 2}\\n@data\\nx,1\\ny,?\\n", "r.arff").rows()
     [('x', '1'), ('y', None)]
     """
-    lines = decode(data, where).splitlines()
+    text, notes = as_utf8(data, where, encoding)
+    lines = text.decode().splitlines()
     start = next((at for at, line in enumerate(lines) if line.strip().lower() == "@data"), None)
     if start is None:
         raise InputError("an ARFF file", "no @data", where=where)
@@ -136,100 +240,4 @@ def read_arff(data: bytes, where: str) -> Frame:
     if not rows or not names:
         raise InputError("attributes and rows", f"{len(names)} and {len(rows)}", where=where)
     table = pl.DataFrame(rows, schema={name: pl.String() for name in unique_names(names, where)}, orient="row")
-    return Frame(table, Form("csv"), where)
-
-
-def decode(data: bytes, where: str) -> str:
-    """Bytes as UTF-8 text.
-
-    Raises:
-        InputError: they are not; the line of the first wrong byte is named.
-
-    >>> decode("Zürich".encode("latin-1"), "data.csv")
-    Traceback (most recent call last):
-    concrete_score.errors.InputError: data.csv: line 1: expected UTF-8 text, got byte 0xfc; ...
-    """
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        # The decoder counts from behind the byte-order mark.
-        at = error.start + (len(_MARK) if data.startswith(_MARK) else 0)
-        place = f"{where}: line {data.count(_NEWLINE, 0, at) + 1}"
-        raise InputError("UTF-8 text", f"byte 0x{data[at]:02x}", place, "save the file as UTF-8") from None
-
-
-def _refuse_binary(data: bytes, where: str) -> None:
-    """Refuse what cannot be UTF-8 text, before it is taken for a strange table.
-
-    >>> _refuse_binary(b"a,b\\x00", "data.csv")
-    Traceback (most recent call last):
-    concrete_score.errors.InputError: data.csv: line 1: expected UTF-8 text, got a binary file (byte 0x00); ...
-    """
-    if not data:
-        raise InputError("a table", "an empty file", where=where, fix="give one with a header and rows")
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise InputError("UTF-8 text", "UTF-16", where=where, fix="save the file as UTF-8")
-    at = data.find(b"\x00")
-    if at >= 0:
-        place = f"{where}: line {data.count(_NEWLINE, 0, at) + 1}"
-        fix = "give a text table, or name the file by its true ending"
-        raise InputError("UTF-8 text", "a binary file (byte 0x00)", place, fix)
-
-
-def _first_record(data: bytes, separator: str, where: str) -> list[str]:
-    """The cells of the first line; a quoted cell may run over several."""
-    head = data[:_HEAD]
-    text = head.decode("utf-8-sig", errors="ignore" if len(head) == _HEAD else "surrogateescape")
-    cells = next(_records(text, separator, where), [])
-    if any("\ud800" <= character <= "\udfff" for cell in cells for character in cell):
-        decode(data, where)  # names the line
-    return cells
-
-
-def _outside_quotes(data: bytes, separator: str) -> tuple[int, int] | None:
-    """How many separators and how many lines a well-formed file has outside its quotes; None for any other file.
-
-    A quote opens a cell at its start, closes it at its end, or stands doubled inside; a doubled one is a close and an
-    open without anything between them.
-    """
-    returns = data.count(b"\r")
-    if returns and returns != data.count(b"\r\n"):
-        return None
-    unfinished = int(not data.endswith(b"\n"))
-    if b'"' not in data:
-        return data.count(separator.encode()), data.count(b"\n") + unfinished
-    body = np.frombuffer(data, np.uint8)
-    start = len(_MARK) if data.startswith(_MARK) else 0
-    quotes = np.flatnonzero(body == _QUOTE)
-    if len(quotes) % 2:
-        return None
-    edges = np.zeros(256, bool)
-    edges[[ord(separator), _NEWLINE, _RETURN, _QUOTE]] = True
-    opening, closing = quotes[::2], quotes[1::2]
-    before = edges[body[opening - 1]] | (opening == start)
-    after = edges[body[np.minimum(closing + 1, len(body) - 1)]] | (closing == len(body) - 1)
-    if not (before.all() and after.all()):
-        return None
-    separators, lines = (
-        int((np.searchsorted(quotes, np.flatnonzero(body == mark)) % 2 == 0).sum())
-        for mark in (ord(separator), _NEWLINE)
-    )
-    return separators, lines + unfinished
-
-
-def _records(text: str, separator: str, where: str, width: int | None = None) -> Iterator[list[str]]:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    while True:
-        line = f"{where}: line {reader.line_num + 1}"
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            raise InputError("well-formed cells", str(error), line, "check the quotes on that line") from None
-        if cells is None:
-            return
-        if not cells:
-            continue
-        if width is not None and len(cells) != width:
-            fix = "correct that line; a cell that holds the separator needs double quotes"
-            raise InputError(f"{width} cells, as on the first line", str(len(cells)), line, fix)
-        yield cells
+    return Frame(table, Form("csv"), where, notes=notes)

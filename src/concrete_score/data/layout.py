@@ -1,0 +1,246 @@
+"""How a text table is laid out: what separates its cells, and whether its first line names the columns.
+
+Both are noticed from the first records, and said. The format's own way is kept wherever the file can be read so:
+another separator must divide every record into the same number of cells, and a first line is a row, or names, only
+where the lines below it leave no doubt. A file is then read strictly in the way that was noticed.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from math import isclose
+from typing import Any, NamedTuple
+
+from concrete_score.data.records import NAMES, SPACES, records
+from concrete_score.errors import InputError, Option, Part, nearest
+
+SEEN = 200
+"""Records from which the layout is noticed."""
+_MOST, _NEARLY_ALL = 0.6, 0.9
+"""The share of records that a separator, or spaces, must divide alike to be noticed in a file with faults."""
+BLANKS = frozenset({"", "?", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "NAN", "null", "NULL", "None"})
+"""What stands in a cell that is blank."""
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_DECIMAL = re.compile(r"[+-]?[0-9.]*,[0-9]+([eE][+-]?[0-9]+)?")
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+_MARKS = {**{name: mark for mark, name in NAMES.items()}, "\\t": "\t"}
+_ANSWERS = {"yes": True, "no": False, "auto": None, True: True, False: False, None: None}
+
+Record = list[str]
+Note = tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A text table's separator, whether a first line names its columns, and whether spaces follow each separator."""
+
+    separator: str = ","
+    header: bool = True
+    padded: bool = False
+    notes: tuple[Note, ...] = ()
+
+
+def notice(head: str, cut: bool, usual: Layout, separator: Any = None, header: Any = None) -> Layout:
+    """The layout of a text table by its beginning.
+
+    Args:
+        head: the beginning of its text.
+        cut: whether there is more.
+        usual: how files of its format are laid out.
+        separator: what separates its cells, one character or its name; noticed by default.
+        header: ``yes`` or ``no``, whether the first line names the columns; noticed by default.
+
+    Raises:
+        InputError: no such separator, or no such answer.
+
+    >>> found = notice("length;kind\\n3,5;a\\n2,25;b\\n", False, Layout())
+    >>> found.separator, found.header
+    (';', True)
+    >>> notice("0.5,1\\n0.25,3\\n0.75,2\\n", False, Layout()).header
+    False
+    """
+    chosen, named = check_separator(separator), check_header(header)
+    notes: list[Note] = []
+    if chosen is None:
+        chosen = _noticed_separator(head, cut, usual.separator)
+        if chosen != usual.separator:
+            own = Option("separator", NAMES[usual.separator])
+            notes.append((f"its cells are separated by {NAMES[chosen]}s; if that is wrong, add ", own))
+    sample = _sample(head, cut, chosen)
+    rows = sample.rows if sample.even else []
+    padded = separator is None and chosen != SPACES and _padded(rows, _sample(head, cut, chosen, padded=True))
+    if padded:
+        notes.append((f"a space follows each {NAMES.get(chosen, 'separator')}, and is no part of the cells",))
+    if named is None:
+        named, doubt = _noticed_header(rows, usual.header, decimal_commas=chosen == ";")
+        notes.extend(doubt)
+    return Layout(chosen, named, padded, tuple(notes))
+
+
+def check_separator(value: Any) -> str | None:
+    """A separator from its name or from itself; None for one that is to be noticed.
+
+    Raises:
+        InputError: not one ASCII character, or one that cells are made of.
+
+    >>> check_separator("tab"), check_separator("^"), check_separator("auto")
+    ('\\t', '^', None)
+    """
+    if value is None or value == "auto":
+        return None
+    if isinstance(value, str) and value in _MARKS:
+        return _MARKS[value]
+    usable = isinstance(value, str) and len(value) == 1 and "\0" < value < "\x7f"
+    if not usable or value.isalnum() or value in "\"'\r\n.+-_":
+        fix = nearest(str(value), list(NAMES.values()))
+        raise InputError("a separator, by name or as one character", repr(value)[:60], Option("separator"), fix)
+    return str(value)
+
+
+def check_header(value: Any) -> bool | None:
+    """Whether the first line names the columns, by an answer; None for what is to be noticed.
+
+    Raises:
+        InputError: another answer.
+    """
+    if not isinstance(value, str | bool | None) or value not in _ANSWERS:
+        raise InputError("yes, no or auto", repr(value)[:60], Option("header"))
+    return _ANSWERS[value]
+
+
+class _Sample(NamedTuple):
+    """The first records by one separator, and whether all of them were well-formed."""
+
+    rows: list[Record]
+    sound: bool
+
+    @property
+    def width(self) -> int:
+        """Cells of the first record."""
+        return len(self.rows[0]) if self.rows else 0
+
+    @property
+    def share(self) -> float:
+        """How many records have as many cells as the first."""
+        return sum(len(row) == self.width for row in self.rows) / max(len(self.rows), 1)
+
+    @property
+    def even(self) -> bool:
+        """Whether every record has the same number of cells."""
+        return self.sound and self.share == 1
+
+
+def _sample(head: str, cut: bool, separator: str, padded: bool = False) -> _Sample:
+    rows: list[Record] = []
+    sound = True
+    try:
+        for cells in islice(records(head, separator, "", padded=padded), SEEN + 1):
+            rows.append(cells)  # noqa: PERF402  what came before a fault is kept
+    except InputError:
+        sound = cut  # a beginning may end inside quotes
+    if cut and sound and len(rows) <= SEEN:
+        rows = rows[:-1]  # it may end inside a record
+    return _Sample(rows[:SEEN], sound)
+
+
+def _noticed_separator(head: str, cut: bool, own: str) -> str:
+    """The format's own separator, unless another one divides the records evenly and this one does not, or into fewer.
+
+    Where none divides them evenly, the one that divides most: the line at fault is found by it.
+    """
+    found = {mark: _sample(head, cut, mark) for mark in dict.fromkeys((own, ";", "\t", "|", ","))}
+    even = {mark: sample for mark, sample in found.items() if sample.even and sample.width > 1}
+    if own == "," in even and ";" in even and _decimal_commas(even[";"].rows):
+        return ";"
+    if own not in even and _spaces(head, cut, found):
+        return SPACES
+    if not even and found[own].width < 2:
+        even = {mark: sample for mark, sample in found.items() if sample.width > 1 and sample.share > _MOST}
+    return max(even, key=lambda mark: (found[mark].width, mark == own), default=own)
+
+
+def _spaces(head: str, cut: bool, found: Mapping[str, _Sample]) -> bool:
+    """Whether spaces divide the records evenly, and nothing else could; a tab may stand among them."""
+    start = _QUOTED.sub("", head.lstrip("\r\n").partition("\n")[0])
+    if any(mark in start for mark in found if mark != "\t") or ("\t" in start and "  " not in start):
+        return False
+    spaced = _sample(head, cut, SPACES)
+    divided = spaced.even or spaced.share > _NEARLY_ALL
+    return divided and len(spaced.rows) > 1 and spaced.width >= max(found["\t"].width, 2)
+
+
+def _decimal_commas(rows: list[Record]) -> bool:
+    """Whether every comma stands inside a number."""
+    return all(_DECIMAL.fullmatch(cell) for row in rows for cell in row if "," in cell)
+
+
+def _padded(rows: list[Record], stripped: _Sample) -> bool:
+    """Whether a space follows every separator, and the records are as even without it."""
+    later = [cell for row in rows for cell in row[1:]]
+    spaced = any(later) and all(cell.startswith(" ") or not cell for cell in later)
+    return spaced and stripped.even and stripped.width == len(rows[0])
+
+
+def _noticed_header(rows: list[Record], usual: bool, decimal_commas: bool) -> tuple[bool, list[Note]]:
+    """Whether the first record names the columns, and a note where that is not usual or not certain."""
+    if len(rows) < 2:
+        return usual, []
+    first, *body = ([_plain(cell, decimal_commas) for cell in row] for row in rows)
+    columns = [[cell for cell in column if cell not in BLANKS] for column in zip(*body, strict=True)]
+    numeric = [bool(column) and all(map(_NUMBER.fullmatch, column)) for column in columns]
+    if not usual:
+        if not _names_numbers(first, columns, numeric):
+            return False, []
+        return True, [("its first line names the columns; if it is a row, add ", Option("header", "no"))]
+    if _is_row(first, columns, numeric):
+        called = "its first line is a row like the others, so its columns are called x0, x1, …"
+        return False, [(f"{called}; if it names them, add ", Option("header", "yes"))]
+    if all(map(_NUMBER.fullmatch, filter(None, first))):
+        shown = ", ".join(filter(None, first[:3])) + (", …" if len(first) > 3 else "")
+        return True, [(f"its first line ({shown}) names the columns; if it is a row, add ", Option("header", "no"))]
+    return True, []
+
+
+def _plain(cell: str, decimal_commas: bool) -> str:
+    return cell.strip().replace(",", ".") if decimal_commas else cell.strip()
+
+
+def _names_numbers(first: Record, columns: Sequence[Record], numeric: Sequence[bool]) -> bool:
+    """Whether a first record of different words stands above numbers, and none of its words comes again."""
+    words = all(cell not in BLANKS and not _NUMBER.fullmatch(cell) for cell in first)
+    again = any(cell in column for cell, column in zip(first, columns, strict=True))
+    return words and any(numeric) and not again and len(set(first)) == len(first)
+
+
+def _is_row(first: Record, columns: Sequence[Record], numeric: Sequence[bool]) -> bool:
+    """Whether a first record has a number in each column of numbers, and elsewhere words that come again below it."""
+    if not any(numeric):
+        return False
+    inside = []
+    for cell, column, numbers in zip(first, columns, numeric, strict=True):
+        blank = cell != "" and cell in BLANKS
+        if not blank and not (_NUMBER.fullmatch(cell) if numbers else cell in column):
+            return False
+        if numbers and not blank:
+            inside.append(_lies_in(float(cell), map(float, column)))
+    # Numbers as names count evenly, or have nothing to do with those below them.
+    return sum(inside) * 2 >= max(len(inside), 1) and not _count_evenly(first)
+
+
+def _lies_in(number: float, column: Iterable[float]) -> bool:
+    known = list(column)
+    least, most = min(known), max(known)
+    margin = max(most - least, abs(least), abs(most))
+    return least - margin <= number <= most + margin
+
+
+def _count_evenly(first: Record) -> bool:
+    """Whether all cells are numbers in even steps, as in 0, 1, 2 or 2010, 2015, 2020; of two, 0 and 1 or 1 and 2."""
+    if len(first) < 2 or not all(map(_NUMBER.fullmatch, first)):
+        return False
+    numbers = [float(cell) for cell in first]
+    steps = [after - before for before, after in pairwise(numbers)]
+    if len(numbers) == 2:
+        return steps[0] == 1 and numbers[0] in (0, 1)
+    return steps[0] != 0 and all(isclose(step, steps[0], rel_tol=1e-6) for step in steps)
