@@ -205,9 +205,9 @@ def _without_empty(table: pl.DataFrame, data: bytes, separator: str) -> pl.DataF
     """Empty cells as null; of a wide file without two marks beside one another it is known that there are none."""
     mark = separator.encode()
     beside = (mark + mark, mark + b"\n", mark + b"\r", b"\n" + mark, b"\r" + mark, b'""')
-    if table.width > _WIDE and not data.startswith(mark) and not data.endswith(mark):
-        if not any(pair in data for pair in beside):
-            return table
+    wide = table.width > _WIDE and not data.startswith(mark) and not data.endswith(mark)
+    if wide and not any(pair in data for pair in beside):
+        return table
     empty = table.select((pl.all() == "").any()).row(0)
     blank = pl.col([name for name, some in zip(table.columns, empty, strict=True) if some])
     return table.with_columns(pl.when(blank != "").then(blank)) if any(empty) else table

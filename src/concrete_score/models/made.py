@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -19,7 +20,7 @@ from concrete_score.models.layers import (
     draw_categories,
     find_activation,
 )
-from concrete_score.shapes import PerState, States
+from concrete_score.shapes import PerState, Slots, States
 from concrete_score.spaces import Space
 
 _ROWS = 2**13
@@ -197,7 +198,25 @@ class MADE(nn.Module):
             The draws ``(n, D)``, and ``log w`` in float64 ``(n,)``; -inf where no value could be drawn.
         """
         states = torch.where(observed, x, 0)
-        return states, self._fill(states, observed, generator, evidence)
+        tilts = None if evidence is None else _Tilts.of(evidence[None], self.space, torch.zeros_like(x[:, 0]))
+        return states, self._fill(states, observed, generator, tilts)[:, 0]
+
+    @torch.no_grad()
+    def propose_among(
+        self, component: Slots, generator: torch.Generator, tilts: Float[Tensor, "components sites values"]
+    ) -> tuple[States, Float[Tensor, "rows components"]]:
+        """Rows drawn under evidence as by `propose_given`, each under one of several kinds of it, weighed by all.
+
+        Args:
+            component: which evidence each row is drawn under ``(n,)``.
+            generator: the source of the draws.
+            tilts: ``log e_d(v)`` of all kinds ``(K, D, V)``.
+
+        Returns:
+            The draws ``(n, D)``, and ``Σ_d log Z_d`` under each kind in float64 ``(n, K)``.
+        """
+        rows = torch.zeros((len(component), self.space.num_sites), dtype=torch.int64, device=component.device)
+        return rows, self._fill(rows, None, generator, _Tilts.of(tilts, self.space, component))
 
     @torch.no_grad()
     def draw_blanks(self, x: States, observed: Tensor, generator: torch.Generator) -> tuple[States, PerState]:
@@ -224,32 +243,30 @@ class MADE(nn.Module):
         rows: Tensor,
         observed: Tensor | None,
         generator: torch.Generator,
-        evidence: Tensor | None = None,
+        tilts: "_Tilts | None" = None,
         log_proposal: Tensor | None = None,
     ) -> Tensor:
-        """Draw the unobserved sites of ``rows`` in place, and give their log-weights ``(n,)``."""
-        log_weight = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
-        tilts = {} if evidence is None else self._tilts(evidence.to(rows.device).double())
+        """Draw the unobserved sites of ``rows`` in place, and give their log-weights under each kind ``(n, K)``."""
+        kinds = 1 if tilts is None else tilts.kinds
+        log_weight = torch.zeros(len(rows), kinds, dtype=torch.float64, device=rows.device)
         for start in range(0, len(rows), _ROWS):
             part = slice(start, start + _ROWS)
             known, total = (None if table is None else table[part] for table in (observed, log_proposal))
-            log_weight[part] = self._fill_part(rows[part], known, generator, tilts, total)
+            some = _Tilts(1, {}, None) if tilts is None else tilts.rows(part)
+            self._fill_part(rows[part], known, generator, some, log_weight[part], total)
         return log_weight
-
-    def _tilts(self, evidence: Tensor) -> dict[int, Tensor]:
-        """The evidence of each site that has any ``(size,)``."""
-        sites = {d: evidence[d, :size] for d, size in enumerate(self.space.sizes)}
-        return {d: tilt for d, tilt in sites.items() if tilt.any()}
 
     def _fill_part(
         self,
         rows: Tensor,
         observed: Tensor | None,
         generator: torch.Generator,
-        tilts: Mapping[int, Tensor],
+        tilts: "_Tilts",
+        log_weight: Tensor,
         log_proposal: Tensor | None,
-    ) -> Tensor:
-        """Draw the unobserved sites of ``rows`` in place; see `sample` for why each unit is computed once.
+    ) -> None:
+        """Draw the unobserved sites of ``rows`` and add to ``log_weight``; see `sample` for why each unit is computed
+        once.
 
         Everything lies the other way round, a line for each site or unit, so that what is read is in one piece. The
         log-probabilities of what is drawn are added to ``log_proposal``.
@@ -258,25 +275,23 @@ class MADE(nn.Module):
         cache = self.write.weight.new_empty(2 * len(self.blocks) + 1, self.hidden, len(rows))
         units = torch.rand(rows.T.shape, generator=generator, dtype=torch.float64, device=generator.device)
         values = rows.T.contiguous()
-        log_weight = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
         for step, unit in zip(self._plan, units.to(rows.device), strict=True):
             if step.units.start < step.units.stop:
                 self._advance(features[: step.features.start], cache, step.units)
             logits = _part(self.write, cache[-1, : step.units.stop], step.columns)
             logits = logits if self.base is None else logits + self.base.part(values, step)
             seen = None if observed is None else observed[:, step.site]
-            value = values[step.site]
-            if step.site not in tilts and (seen is None or not seen.any()):
+            if step.site not in tilts.log_weights and (seen is None or not seen.any()):
                 value = _draw(logits, step.size, unit)
             else:
-                value, gain = _draw_weighed(logits, step.size, unit, tilts.get(step.site), seen, value)
-                log_weight += gain
+                # Values without an output have the logit 0 (autoregressive.Group).
+                table = functional.pad(logits.T, (step.size - len(logits), 0)).double().log_softmax(-1)
+                value = tilts.draw(step.site, table, unit, seen, values[step.site], log_weight)
             if log_proposal is not None and seen is not None:
                 log_proposal += torch.where(seen, 0.0, _log_prob(logits, step.size, value))
             values[step.site] = value
             features[step.features] = self.features.part(value, step.features).T
         rows.copy_(values.T)
-        return log_weight
 
     def _advance(self, known: Tensor, cache: Tensor, new: slice) -> None:
         """Compute the units ``new`` of every layer, whose inputs are all final."""
@@ -330,25 +345,52 @@ def _log_prob(logits: Tensor, size: int, value: Tensor) -> Tensor:
     return padded.log_softmax(-1).gather(-1, value[:, None]).squeeze(-1)
 
 
-def _draw_weighed(
-    logits: Tensor, size: int, unit: Tensor, tilt: Tensor | None, seen: Tensor | None, value: Tensor
-) -> tuple[Tensor, Tensor]:
-    """As `_draw` from ``q(v) e(v) / Z``, or ``value`` where it is ``seen``; and ``log Z``, or that value's ``log q e``.
+class _Tilts(NamedTuple):
+    """Evidence of K kinds, as far as sites have any, and under which of them each row is drawn."""
 
-    Args:
-        logits: outputs of a site ``(width, n)``.
-        size: values of the site.
-        unit: float64 uniforms ``(n,)``.
-        tilt: ``log e`` ``(size,)``.
-        seen: which rows' value is known ``(n,)``.
-        value: what it is there ``(n,)``.
-    """
-    table = functional.pad(logits.T, (size - len(logits), 0)).double().log_softmax(-1)
-    table = table if tilt is None else table + tilt
-    # Without evidence a value drawn weighs 1, and 1 exactly.
-    total = table.new_zeros(len(table)) if tilt is None else table.logsumexp(-1)
-    # Rows with nothing left to draw weigh nothing, whatever is drawn for them.
-    drawn = draw_categories(torch.where(total[:, None] > -torch.inf, table, 0.0), unit[:, None]).squeeze(-1)
-    if seen is None:
-        return drawn, total
-    return torch.where(seen, value, drawn), torch.where(seen, table.gather(1, value[:, None]).squeeze(1), total)
+    kinds: int
+    log_weights: Mapping[int, Tensor]
+    """``log e(v)`` of a site ``(K, size)``."""
+    component: Tensor | None
+    """``(n,)``."""
+
+    @classmethod
+    def of(cls, tilts: Tensor, space: Space, component: Tensor) -> "_Tilts":
+        """From weights of all sites ``(K, D, V)``."""
+        sites = {d: tilts[:, d, :size].double().to(component.device) for d, size in enumerate(space.sizes)}
+        return cls(len(tilts), {d: tilt for d, tilt in sites.items() if tilt.any()}, component)
+
+    def rows(self, part: slice) -> "_Tilts":
+        """Of some rows."""
+        return self._replace(component=None if self.component is None else self.component[part])
+
+    def draw(
+        self, site: int, table: Tensor, unit: Tensor, seen: Tensor | None, value: Tensor, log_weight: Tensor
+    ) -> Tensor:
+        """A value a row ``(n,)`` from ``q(v) e(v) / Z``, or ``value`` where it is ``seen``.
+
+        Args:
+            site: whose value.
+            table: ``log q(v)`` of each row ``(n, size)``.
+            unit: float64 uniforms ``(n,)``.
+            seen: which rows' value is known ``(n,)``.
+            value: what it is there ``(n,)``.
+            log_weight: receives ``log Z``, or of a known value its ``log q e`` ``(n, K)``.
+        """
+        tilt = self.log_weights.get(site)
+        # Without evidence a drawn value weighs 1, and 1 exactly.
+        gain = torch.zeros_like(log_weight)
+        if tilt is not None:
+            gain = torch.stack([(table + kind).logsumexp(-1) for kind in tilt], -1)
+            own = tilt[0] if self.component is None or len(tilt) == 1 else tilt[self.component]
+            # Rows with nothing left to draw weigh nothing, whatever is drawn for them.
+            left = (gain > -torch.inf).all(-1, keepdim=True)
+            drawn = draw_categories(torch.where(left, table + own, 0.0), unit[:, None]).squeeze(-1)
+        else:
+            drawn = draw_categories(table, unit[:, None]).squeeze(-1)
+        if seen is not None:
+            drawn = torch.where(seen, value, drawn)
+            known = table.gather(1, drawn[:, None]) + (0.0 if tilt is None else tilt[:, drawn].T)
+            gain = torch.where(seen[:, None], known, gain)
+        log_weight += gain
+        return drawn

@@ -14,9 +14,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from concrete_score.models.layers import SiteTable, ValueTable
+from concrete_score.randomness import uniform
 from concrete_score.samplers.completions import CELLS, Known, Rows
 from concrete_score.samplers.evidence import Evidence
-from concrete_score.shapes import PerState, States
+from concrete_score.shapes import PerState, Slots, States
 from concrete_score.spaces import Space
 
 PILOT = 1024
@@ -27,6 +28,8 @@ GOOD = 0.5
 """Effective draws for each draw, beyond which no better factors are looked for."""
 FACTORS, SWEEPS = 8, 3
 """Sites whose values foretell the evidence of one later site, at most; and how often each factor is fitted in turn."""
+PLAIN = 0.1
+"""Of the draws, the share that looks no step ahead."""
 PRIOR = 4.0
 """Draws' worth of no effect in every factor."""
 
@@ -41,10 +44,10 @@ class Autoregressive(Protocol):
     @property
     def space(self) -> Space: ...
 
-    def propose_given(
-        self, x: States, observed: Tensor, generator: torch.Generator, evidence: ValueTable | None = None
-    ) -> tuple[States, PerState]:
-        """Draws under evidence, with their log-weights; see `MADE.propose_given`."""
+    def propose_among(
+        self, component: Slots, generator: torch.Generator, tilts: Float[Tensor, "components sites values"]
+    ) -> tuple[States, Float[Tensor, "rows components"]]:
+        """Draws under one of several kinds of evidence, weighed by all; see `MADE.propose_among`."""
         ...
 
     def site_log_conditionals(self, x: States) -> SiteTable:
@@ -60,29 +63,39 @@ class Guided:
 
         w = Π_d Z_d e_d(x_d) / g_d(x_d),      whose mean is the probability of the evidence
 
-    for any factors that are zero exactly where the evidence is.
+    for any factors that are zero exactly where the evidence is. A share `PLAIN` of the draws has the evidence itself
+    for its factors, and all are weighed as draws of the mixture: factors that miss something cannot hide it, for no
+    weight is above ``1 / PLAIN`` times what it would be without factors.
 
     Args:
         model: draws in an order.
         evidence: what is known.
-        log_factors: ``log g_d(v)`` ``(D, V)``; the evidence itself looks no step ahead.
+        log_factors: ``log g_d(v)`` ``(D, V)``; None looks no step ahead.
     """
 
     model: Autoregressive
     evidence: Evidence
-    log_factors: ValueTable = field(repr=False)
-
-    def propose(self, x: Rows, observed: Known, generator: torch.Generator) -> tuple[States, PerState]:
-        """One draw for each row of ``x`` and its log-weight, a `Propose`; rows with observed cells keep them."""
-        states, log_weight = self.model.propose_given(x, observed, generator, self.log_factors)
-        site = torch.arange(states.shape[-1], device=states.device)
-        left = torch.where(self.evidence.log_weights > -torch.inf, self.evidence.log_weights - self.log_factors, 0.0)
-        return states, log_weight + left[site, states].sum(-1)
+    log_factors: ValueTable | None = field(default=None, repr=False)
 
     def draw(self, n: int, generator: torch.Generator) -> tuple[States, PerState]:
-        """``n`` draws and their log-weights."""
-        x = torch.zeros(n, self.evidence.space.num_sites, dtype=torch.int64, device=self.evidence.device)
-        return self.propose(x, torch.zeros_like(x, dtype=torch.bool), generator)
+        """``n`` draws ``(n, D)`` and their log-weights ``(n,)``."""
+        plain, device = self.evidence.log_weights, self.evidence.device
+        component = torch.zeros(n, dtype=torch.int64, device=device)
+        if self.log_factors is None:
+            states, log_z = self.model.propose_among(component, generator, plain[None])
+            return states, log_z[:, 0]
+        component += uniform((n,), generator, device) >= PLAIN
+        states, log_z = self.model.propose_among(component, generator, torch.stack([plain, self.log_factors]))
+        site = torch.arange(states.shape[-1], device=device)
+        ratio = torch.where(plain > -torch.inf, plain - self.log_factors, 0.0)
+        under = torch.stack([log_z[:, 0], log_z[:, 1] + ratio[site, states].sum(-1)], -1)
+        shares = torch.tensor([PLAIN, 1 - PLAIN], dtype=torch.float64, device=device).log()
+        # 1 / Σ_k share_k / w_k: a draw's weight over the mixture of both ways to draw it.
+        return states, -(shares - under).logsumexp(-1)
+
+    def propose(self, x: Rows, observed: Known, generator: torch.Generator) -> tuple[States, PerState]:
+        """`draw` as a `Propose`: as many as rows, of which nothing else is known."""
+        return self.draw(len(x), generator)
 
 
 @torch.no_grad()
@@ -100,7 +113,7 @@ def guided(model: Autoregressive, evidence: Evidence, generator: torch.Generator
     """
     width = evidence.log_weights.numel()
     count = max(64, min(PILOT, CELLS // width))
-    best = trial = Guided(model, evidence, evidence.log_weights)
+    best = trial = Guided(model, evidence)
     most, pool = -1.0, []
     for _ in range(ROUNDS + 1):
         states, log_weight = trial.draw(count, generator)

@@ -51,10 +51,11 @@ def resample(
     generator: torch.Generator,
     first: int = FIRST,
     most: int = MOST,
+    enough: int = ENOUGH,
 ) -> Resampled:
     """``draws`` completions of each row by self-normalized importance resampling.
 
-    Rows are given proposals until they count for `ENOUGH` each draw, or there are ``most``. Only the chosen ones are
+    Rows are given proposals until they count for ``enough`` each draw, or there are ``most``. Only the chosen ones are
     kept: each of them gives way to one of a new round with the round's share of all weight so far, which is the same
     as choosing among all proposals at the end.
 
@@ -63,8 +64,9 @@ def resample(
         x: checked states ``(n, D)``.
         observed: which cells are known ``(n, D)``.
         draws: of each row, M.
-        first: proposals of each row in the first round; later rounds quadruple what there is.
+        first: proposals of each row in the first round; later rounds quadruple what there is, or add what still lacks.
         most: proposals of one row at most, or 16 for each draw if that is more.
+        enough: effective proposals wanted for each draw.
 
     >>> from concrete_score.spaces import Space
     >>> from concrete_score.models import MADE
@@ -75,7 +77,7 @@ def resample(
     (torch.Size([5, 1, 3]), 1.0)
     """
     pool = _Pool.empty(x, draws)
-    wanted, most = max(FIRST, ENOUGH * draws), max(most, 16 * draws)
+    wanted, most = max(FIRST, enough * draws), max(most, 16 * draws)
     size = min(BATCH, first)
     while True:
         active = ((pool.effective < wanted) & (pool.count < most)).nonzero().squeeze(-1)
@@ -87,7 +89,7 @@ def resample(
             known = observed[rows, None].expand(shape).flatten(0, 1)
             states, log_weight = propose(x[rows, None].expand(shape).flatten(0, 1), known, generator)
             pool.add(rows, states.reshape(shape), log_weight.double().reshape(shape[:2]), generator)
-        size = min(BATCH, 3 * int(pool.count.max()))
+        size = min(BATCH, 3 * int(pool.count.max()), pool.lacking(active, wanted))
 
 
 @dataclass(eq=False)
@@ -108,6 +110,12 @@ class _Pool:
     def effective(self) -> Tensor:
         """``(n,)``; 0 while no proposal has any weight."""
         return torch.where(self.log_sum > -torch.inf, (2 * self.log_sum - self.log_square).exp(), 0.0)
+
+    def lacking(self, rows: Tensor, wanted: int) -> int:
+        """About how many more proposals the rows need, if they go on counting as they do, and some to spare."""
+        share = self.effective[rows] / self.count[rows]
+        need = (1.1 * (wanted - self.effective[rows]) / share).clamp(FIRST, BATCH)
+        return int(need.max())
 
     def check(self) -> None:
         """Refuse rows none of whose proposals has any weight."""

@@ -23,7 +23,7 @@ from concrete_score.samplers.completions import BATCH, COMPLETIONS, Impossible
 from concrete_score.samplers.evidence import Evidence, Probability, Restricted, TiltedScore
 from concrete_score.samplers.guided import Autoregressive, Guided, guided
 from concrete_score.samplers.methods import LEAST_EFFECTIVE, Chains
-from concrete_score.samplers.resampling import ENOUGH, Resampled, resample
+from concrete_score.samplers.resampling import Resampled, resample
 from concrete_score.samplers.run import Progress
 from concrete_score.shapes import States
 from concrete_score.spaces import ENUMERATION_LIMIT
@@ -33,6 +33,8 @@ PART = 2**16
 """Rows of a batch at most."""
 LISTED = 4096
 """States that are listed rather than drawn, where an autoregressive model can do both; or 8 for each draw."""
+ENOUGH = 3
+"""Effective draws wanted for each row."""
 PROPOSALS = 2**14
 """Weighted draws of a batch at most, or 16 for each row if that is more."""
 ESTIMATE = 4096
@@ -175,7 +177,7 @@ class InOrder(_Exact):
 
     @property
     def _proposals(self) -> Guided:
-        return Guided(self.model, self.evidence, self.evidence.log_weights)
+        return Guided(self.model, self.evidence)
 
 
 def in_order(order: list[int], evidence: Evidence) -> bool:
@@ -229,8 +231,7 @@ class Weighted:
     def _resampled(self, proposals: Guided, count: int, generator: torch.Generator) -> Resampled:
         x = torch.zeros(1, self.evidence.space.num_sites, dtype=torch.int64, device=self.evidence.device)
         none = torch.zeros_like(x, dtype=torch.bool)
-        first = min(ENOUGH * count, BATCH)
-        return resample(proposals.propose, x, none, count, generator, first, PROPOSALS)
+        return resample(proposals.propose, x, none, count, generator, ENOUGH * count, PROPOSALS, ENOUGH)
 
     def _judge(self, found: Resampled, count: int) -> tuple[str, ...]:
         effective, proposed = float(found.effective), int(found.proposed)
@@ -351,7 +352,7 @@ def _chains(model: Any, evidence: Evidence, name: str | None) -> Source:
 
 def _ranked(model: Autoregressive, evidence: Evidence) -> Any:
     """Proposals of an autoregressive model as ranks of values, for chains to start from."""
-    proposals = Guided(model, evidence, evidence.log_weights)
+    proposals = Guided(model, evidence)
 
     def propose(x: Tensor, observed: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         states, log_weight = proposals.draw(len(x), generator)
