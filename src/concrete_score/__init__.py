@@ -21,6 +21,7 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "ConcreteScoreEstimator": "estimator",
+    "ConcreteScoreImputer": "imputer",
     "InputError": "errors",
     "Model": "model",
     "Space": "spaces",

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from concrete_score import runs
 from concrete_score.codecs import TableCodec, TableOptions
 from concrete_score.data.frame import Frame, as_frame
-from concrete_score.defaults import TOP, UNKNOWN, VALID_FRACTION
+from concrete_score.defaults import FILLS, TOP, UNKNOWN, VALID_FRACTION
 from concrete_score.errors import InputError, Option, check_count
 from concrete_score.fitting import PIECES, SETTINGS, Plan, Request, prepare
 from concrete_score.likelihood import LogLikelihood
@@ -27,13 +27,13 @@ from concrete_score.training.progress import training_progress
 from concrete_score.training.recipe import Recipe, TrainingSettings
 
 Numbers = npt.NDArray[np.float64]
-_READING = ("columns", "drop", "bins", "na", "max_categories", "missing", "weight")
+_READING = ("columns", "drop", "bins", "na", "max_categories", "missing", "weight", "column")
 _NEVER_NONE = ("missing", "valid_fraction")
 """Parameters whose default is a value: None is no way to ask for it."""
 
 
 class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
-    """A generative model of a table of categories, with scikit-learn's interface.
+    """A generative model of a table, with scikit-learn's interface.
 
     The engine is that of ``csm fit``: the same choices where a parameter is None, the same training, and `save` writes
     a run directory that every ``csm`` command opens. Tables are NumPy arrays, or data frames of pandas, polars or
@@ -47,11 +47,11 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         neighborhood: a name of ``csm list neighborhoods``.
         steps, minutes, batch_size, lr: of the training.
         options: any other setting, as ``csm fit --set`` takes them: ``{"model.hidden": 300, "average": 0.999}``.
-        bins: columns of numbers to cut into quantile ranges, ``{"age": 10}``; or one count for every column that
-            could not be categories otherwise. Without, such columns are refused.
+        bins: columns of numbers to cut into quantile ranges, which are then their values, ``{"age": 10}``; or one count
+            for all of them.
         missing: blank cells (NaN, None, null) in training: ``unobserved``, so that a row counts by the probability of
             its other cells; ``drop`` their rows; make them a ``category``; or ``refuse`` them.
-        max_categories: the most values a column may take.
+        max_categories: the most values a column of categories may take.
         valid_fraction: the share of rows held out where `fit` gets no ``valid``.
         random_state: a whole number; names all randomness, also that of `sample` and `impute`.
         device: where to train.
@@ -59,7 +59,9 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         columns: the columns to use; all by default.
         drop: columns to leave out.
         na: texts that mean a blank cell.
-        unknown: rows with values never seen in training: ``refuse`` them, or ``skip`` them.
+        unknown: values never seen in training: ``reserve`` a probability for them, ``refuse`` them, or ``skip`` their
+            rows.
+        column: what columns are, where it is not to be inferred: ``{"zip": "category"}``.
         weight: a column that says as how many rows each row counts in training; it is not modelled.
 
     Attributes:
@@ -103,6 +105,7 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         na: Any = None,
         unknown: Any = UNKNOWN[0],
         weight: Any = None,
+        column: Any = None,
     ) -> None:
         self.model = model
         self.objective = objective
@@ -125,17 +128,18 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         self.na = na
         self.unknown = unknown
         self.weight = weight
+        self.column = column
 
     def fit(self, X: Any, y: Any = None, valid: Any = None) -> "ConcreteScoreEstimator":
         """Learn a model of the rows of ``X``.
 
         Args:
-            X: a table ``(N, D)`` of categories.
+            X: a table ``(N, D)`` of categories, numbers, dates, blanks.
             y: ignored.
             valid: held-out rows that choose the best step; a share of ``X`` where there are none.
 
         Raises:
-            InputError: a table that is not one of categories, or a parameter out of place; all that mends it is named.
+            InputError: a table without anything to learn, or a parameter out of place; all that mends it is named.
         """
         seed = check_count(self.random_state, Option("seed"), 0)
         frame = self._frame(X, rows=2, columns=2)
@@ -198,12 +202,34 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self._model.explain(self._given(X), top)
 
-    def impute(self, X: Any, draws: int | None = None, *, random_state: int | None = None) -> Any:
+    def predict(self, X: Any, target: Any, *, fill: str = FILLS[0], random_state: int | None = None) -> Any:
+        """The most probable value of one column given the others ``(N,)``; of numbers the mean, or as ``fill`` says.
+
+        Args:
+            X: a table; its column ``target`` is not looked at and may be absent.
+            target: the column's name, or its number in an array.
+        """
+        model = self._model
+        blank = model.without(self._frame(X), target)
+        filled = model.fill(self._given(blank, filling=True), fill=fill, random_state=random_state).data
+        name = self.codec_.names[self.codec_.site_of(target)]
+        return filled.table[name if name in filled.names else filled.names[self.codec_.names.index(name)]].to_numpy()
+
+    def predict_proba(self, X: Any, target: Any) -> Numbers:
+        """``P(target = v | the other columns)`` ``(N, V)``; `classes` names the values."""
+        return self._model.column_probs(self._frame(X), target)
+
+    def classes(self, target: Any) -> list[Any]:
+        """The values of a column in the order of `predict_proba`; of numbers, their ranges."""
+        check_is_fitted(self)
+        return list(self.codec_.natives(self.codec_.site_of(target)))
+
+    def impute(self, X: Any, draws: int | None = None, *, fill: str = FILLS[0], random_state: int | None = None) -> Any:
         """``X`` with its blank cells filled; see `Model.impute`.
 
         Rows of a pandas frame keep its index; ``draws`` copies of an array come as ``(draws, N, D)``.
         """
-        found = self._model.impute(self._given(X, filling=True), draws, random_state=random_state)
+        found = self._model.impute(self._given(X, filling=True), draws, fill=fill, random_state=random_state)
         if isinstance(found, np.ndarray) and draws is not None:
             return found.reshape(draws, -1, found.shape[-1])
         if draws is None and hasattr(X, "index") and hasattr(found, "index"):

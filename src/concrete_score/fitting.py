@@ -407,7 +407,7 @@ def _encode(codec: Codec, data: Any, reading: Mapping[str, str], say: Say) -> Ex
     for count, what in ((found.blank, "blank cells dropped"), (found.unknown, "unseen values skipped")):
         if count:
             say(f"{data.where}: {count:,} {codec.noun} with {what}")
-    examples = Examples.of(found.states, found.observed, found.weights)
+    examples = Examples.of(found.states, found.observed, found.weights, found.log_inside)
     if blank := examples.blank_cells:
         share = blank / examples.states.numel()
         meaning = "they count as not observed, and are taken to be missing at random"

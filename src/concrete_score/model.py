@@ -445,6 +445,57 @@ class Model:
         data = self.codec.fill(given.data, rows, filled, draws, generator=random, probs=probs, how=fill)
         return Filled(data, int(blank.sum()), found.method, found.warnings)
 
+    def probabilities(self, given: Given, *, random_state: int | None = None) -> Frame:
+        """The distribution of every blank cell of data read for filling, given the other cells of its row.
+
+        Returns:
+            A table ``row, column, value, probability``, one line a value; of numbers and dates, one line a range.
+        """
+        rows = given.rows
+        blank = ~rows.observed if rows.unseen is None else ~rows.observed & ~rows.unseen
+        if not blank.any():
+            empty = {"row": pl.Int64, "column": pl.String, "value": pl.String, "probability": pl.Float64}
+            return Frame(pl.DataFrame(schema=empty), Form("csv"), "probabilities")
+        states, observed = self._cells(given)
+        with given.named():
+            cells = self.fitted.conditional_probs(states, observed, self.generator("impute", random_state))
+        wanted = blank.to(cells.row.device)[cells.row, cells.site]
+        at, sites = rows.kept[cells.row[wanted].cpu()].numpy(), cells.site[wanted].cpu().numpy()
+        probs, sizes = cells.log_probs[wanted].exp().cpu().numpy(), np.array(self.codec.space.sizes)[sites]
+        labels = [self.codec.labels(d) for d in range(len(self.codec.names))]
+        columns = {
+            "row": np.repeat(at, sizes),
+            "column": np.repeat(np.array(self.codec.names)[sites], sizes),
+            "value": [label for d in sites for label in labels[d]],
+            "probability": np.concatenate([row[:size] for row, size in zip(probs, sizes, strict=True)]),
+        }
+        return Frame(pl.DataFrame(columns), Form("csv"), "probabilities")
+
+    def column_probs(self, data: Any, target: Any, *, random_state: int | None = None) -> npt.NDArray[np.float64]:
+        """``P(target = v | the other cells)`` of each row and value ``(N, V)``, values as in ``codec.labels``.
+
+        What the target's cells hold is not looked at, and the column may be absent.
+
+        Raises:
+            InputError: no such column.
+        """
+        site = self.codec.site_of(target, Option("target"))
+        given = self.read(self.without(data, target), filling=True)
+        states, observed = self._cells(given)
+        with given.named():
+            cells = self.fitted.conditional_probs(states, observed, self.generator("impute", random_state))
+        found: npt.NDArray[np.float64] = cells.log_probs[cells.site == site].exp().numpy(force=True)
+        return found[:, : self.codec.space.sizes[site]]
+
+    def without(self, data: Any, target: Any) -> Any:
+        """A table all of whose cells of one column are blank."""
+        frame = self.codec.accept(data)
+        site = self.codec.site_of(target, Option("target"))
+        name = self.codec.names[site]
+        place = name if name in frame.names or len(frame.names) != len(self.codec.names) else frame.names[site]
+        kind = frame.table[place].dtype if place in frame.names else pl.String
+        return replace(frame, table=frame.table.with_columns(pl.lit(None, dtype=kind).alias(place)))
+
     def generator(self, stream: str, random_state: int | None = None) -> torch.Generator:
         """The randomness of one use of the model."""
         seed = self.seed if random_state is None else check_count(random_state, Option("seed"), 0)

@@ -86,6 +86,11 @@ class Console:
         if not self.quiet:
             click.echo(printable(spell(message, SKIN) or ""), err=True)
 
+    def show(self, text: str) -> None:
+        """Lines to standard error, unless quiet, whose cells are escaped already."""
+        if not self.quiet:
+            click.echo(text, err=True)
+
     def warn(self, warnings: Iterable[str]) -> None:
         """Warnings to standard error, quiet or not."""
         for warning in warnings:

@@ -5,6 +5,7 @@ import shlex
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -41,6 +42,9 @@ from concrete_score.defaults import (
 )
 from concrete_score.errors import InputError, Option, printable
 from concrete_score.files import locked, short
+
+_LISTED, _BRIEF = 60, 48
+"""Columns that are listed one by one, and the characters shown of a cell of that list."""
 
 if TYPE_CHECKING:
     from concrete_score.fitting import Fit, Job, Request
@@ -108,6 +112,7 @@ def fit(console: Console, /, out: Path, resume: bool, tensorboard: bool, no_repo
     with ExitStack() as stack:
         with _reported_once():
             job = _prepare(console, out, resume, given)
+            _say_columns(job, console)
             if rank() == 0:
                 stack.enter_context(locked(out))
             run = _create(job, out, console.force, device)
@@ -161,6 +166,24 @@ def _prepare(console: Console, out: Path, resume: bool, given: dict[str, Any]) -
     with runs.untrusted(stored):
         _ = stored.codec, stored.recipe, stored.settings
     return fitting.prepare(request, stored, console.say)
+
+
+def _say_columns(job: "Job", console: Console) -> None:
+    """What was made of each column, as a short table; of many columns, how many are of each kind."""
+    if job.run is not None or job.codec.has_grid:
+        return
+    title, heads, lines = job.codec.schema_table()
+    if len(lines) <= _LISTED:
+        shown = [[_brief(cell) for cell in line] for line in lines]
+        console.show(table(heads, shown, title))
+        return
+    kinds = Counter(line[1] for line in lines)
+    console.say(f"{len(lines):,} columns: " + ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common()))
+
+
+def _brief(cell: Any) -> str:
+    text = str(cell)
+    return text if len(text) <= _BRIEF else f"{text[: _BRIEF - 1]}…"
 
 
 def _request(given: dict[str, Any], seed: int | None) -> "Request":
@@ -233,12 +256,17 @@ def _print_result(job: "Job", run: "Run", found: "Fit", console: Console, contin
         "steps": ended.step,
         "best_step": ended.best_step,
         "seconds": round(ended.seconds, 3),
-        "valid_log_likelihood": ended.best if has_likelihood(found.model) else None,
+        "valid_log_likelihood": ended.best + _inside(job) if has_likelihood(found.model) else None,
         "diverged": ended.diverged,
         "seed": job.plan.settings.seed,
     }
     facts = [(name, _shown(each)) for name, each in value.items() if each is not None]
     console.give(value, lambda: table(["fact", "value"], facts))
+
+
+def _inside(job: "Job") -> float:
+    """What the numbers inside their ranges add to the mean log-likelihood of the held-out rows."""
+    return 0.0 if job.valid is None else job.valid.mean_log_inside
 
 
 def _shown(value: Any) -> str:

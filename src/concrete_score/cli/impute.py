@@ -40,6 +40,12 @@ from concrete_score.defaults import FILLS
     "--draws", metavar="M", type=click.IntRange(min=1), help="M completed copies, drawn; the first column counts them."
 )
 @click.option(
+    "--probabilities",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Also write the distribution of every blank cell: row, column, value, probability.",
+)
+@click.option(
     "--fill",
     type=click.Choice(FILLS),
     default=FILLS[0],
@@ -61,6 +67,7 @@ def impute(
     unknown: str,
     reading: dict[str, Any],
     draws: int | None,
+    probabilities: Path | None,
     fill: str,
     sampler: str | None,
     passes: int | None,
@@ -79,6 +86,7 @@ def impute(
     model = open_model(path, console)
     codec = model.codec
     console.refuse_output(out, codec.kind, codec.output_format)
+    console.refuse_output(probabilities)
     given = read_data(model, data, console, filling=True, unknown=unknown, data_dir=data_dir, reading=reading)
     for note in codec.fill_notes():
         console.say(note)
@@ -87,6 +95,8 @@ def impute(
     console.warn(found.warnings)
     cells = f"{found.cells} blank cell{'s' if found.cells > 1 else ''}"
     console.say(f"{cells} filled by {found.method}" if found.cells else "nothing is blank")
+    if probabilities is not None:
+        console.put([model.probabilities(given)], probabilities, "lines")
     with pipes():
         console.put([found.data], out, codec.noun)
         if console.json:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from concrete_score import registry
 from concrete_score.codecs.conditions import (
+    GIVEN,
     IN,
     Condition,
     label_evidence,
@@ -267,7 +268,7 @@ class Codec(ABC):
 
     def _equality(self, key: Any, value: Any) -> Condition:
         """A condition of a mapping."""
-        site = self._site(key)
+        site = self.site_of(key)
         if isinstance(value, list | tuple | set | frozenset):
             if not value:
                 raise InputError(f"a value for {self.names[site]!r}", "an empty list", Option("given"))
@@ -287,13 +288,18 @@ class Codec(ABC):
                 if not (self.log_evidence(site, some) > -np.inf).any():
                     refuse_unmet(some, self.names, self.labels(site), len(some) > 1)
 
-    def _site(self, key: Any) -> int:
+    def site_of(self, key: Any, where: Option = GIVEN) -> int:
+        """The site of a name; of sites without names, of a number.
+
+        Raises:
+            InputError: no such site.
+        """
         number = self.unnamed and isinstance(key, int | np.integer) and not isinstance(key, bool)
         if number and 0 <= key < len(self.names):
             return int(key)
         if str(key) not in self.names:
             expected = f"the name of a {self.site_noun.removesuffix('s')}"
-            raise InputError(expected, repr(key), Option("given"), nearest(str(key), self.names))
+            raise InputError(expected, repr(key), where, nearest(str(key), self.names))
         return self.names.index(str(key))
 
 

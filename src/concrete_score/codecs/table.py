@@ -30,7 +30,7 @@ from concrete_score.codecs.conditions import Condition
 from concrete_score.codecs.inference import TableOptions, column_name, infer_columns, refuse_blanks
 from concrete_score.data.frame import ARRAYS, DRAW, Array, Form, Frame, as_frame
 from concrete_score.defaults import FILLS, MISSING, UNKNOWN
-from concrete_score.errors import Command, InputError, Option, Part, Text, nearest
+from concrete_score.errors import Command, InputError, Option, Text, nearest
 from concrete_score.protocols import Encoded
 from concrete_score.randomness import random_numbers
 from concrete_score.shapes import States
@@ -257,11 +257,6 @@ class TableCodec(Codec):
     def log_evidence(self, site: int, conditions: Sequence[Condition]) -> Array:
         """As the column's kind compares its values."""
         return self.columns[site].log_evidence(conditions)
-
-    def notes(self) -> list[tuple[Part, ...]]:
-        """What each column was taken for, and why, those left aside first."""
-        names = {each.name for each in self.aside}
-        return [(f"column {name!r}: {why}",) for name, why in self.why if name in names]
 
     def fill_notes(self) -> list[str]:
         """Columns in which a blank was a value."""

@@ -1,6 +1,6 @@
 """What is learned from: rows of states, which of their cells were seen, and how much each row counts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ class Examples:
         states: the rows; a blank cell holds any value of its site.
         observed: which cells were seen, bool ``(N, D)``.
         weights: of the rows, none negative ``(N,)``.
+        log_inside: of data that states are ranges of, ``log P(row | its states)`` in float64 ``(N,)``; 0 where None.
 
     Raises:
         InputError: shapes that do not fit, or weights that are negative, not finite, or all zero.
@@ -35,6 +36,7 @@ class Examples:
     states: Tensor
     observed: Tensor | None = None
     weights: Tensor | None = None
+    log_inside: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.observed is not None and self.observed.shape != self.states.shape:
@@ -46,7 +48,13 @@ class Examples:
             raise InputError(f"{len(self.states)} weights", f"shape {tuple(self.weights.shape)}", where="weights")
 
     @classmethod
-    def of(cls, rows: "Tensor | Examples", observed: Tensor | None = None, weights: Tensor | None = None) -> "Examples":
+    def of(
+        cls,
+        rows: "Tensor | Examples",
+        observed: Tensor | None = None,
+        weights: Tensor | None = None,
+        log_inside: Tensor | None = None,
+    ) -> "Examples":
         """Examples in their plainest form: what is all seen, or weighs all the same, is None."""
         if isinstance(rows, Examples):
             return rows
@@ -55,7 +63,7 @@ class Examples:
                 raise InputError("finite weights, none negative and some above 0", "others", where="weights")
             weights = None if bool((weights == weights[0]).all()) else weights.double()
         whole = observed is None or bool(observed.all())
-        return cls(rows, None if whole else observed, weights)
+        return cls(rows, None if whole else observed, weights, log_inside)
 
     def __len__(self) -> int:
         return len(self.states)
@@ -74,15 +82,21 @@ class Examples:
         """How many cells were not seen."""
         return 0 if self.observed is None else int((~self.observed).sum())
 
+    @property
+    def mean_log_inside(self) -> float:
+        """The mean of ``log P(row | its states)``, weighted as the rows are."""
+        if self.log_inside is None:
+            return 0.0
+        weights = torch.ones_like(self.log_inside) if self.weights is None else self.weights.to(self.log_inside)
+        return float((self.log_inside * weights).sum() / weights.sum())
+
     def to(self, device: Any) -> "Examples":
         """The same on a device."""
         return Examples(*(None if part is None else part.to(device) for part in self._parts))  # type: ignore[arg-type]
 
     def balanced(self) -> "Examples":
         """With weights whose mean is 1."""
-        return (
-            self if self.weights is None else Examples(self.states, self.observed, self.weights / self.weights.mean())
-        )
+        return self if self.weights is None else replace(self, weights=self.weights / self.weights.mean())
 
     def completed(self, model: Any, generator: torch.Generator) -> "Examples":
         """With the blanks of each row filled by a draw of the model given what was seen of it (`complete_once`)."""
@@ -104,4 +118,4 @@ class Examples:
 
     @property
     def _parts(self) -> tuple[Tensor | None, ...]:
-        return self.states, self.observed, self.weights
+        return self.states, self.observed, self.weights, self.log_inside
