@@ -236,7 +236,7 @@ def _weights(starts: Array, values: Array, counts: Array) -> Array:
     if low >= 0:  # what was never below zero hardly ever is
         tail[starts < 0] *= 0.01
     found: Array = rows + prior + tail
-    return np.maximum(found, 1e-9)
+    return np.maximum(found, 1e-300)
 
 
 def _ascending(starts: Array, weights: Array, atom: Array, part: Array) -> Array:
@@ -249,11 +249,10 @@ def _ascending(starts: Array, weights: Array, atom: Array, part: Array) -> Array
     pairs = np.stack([atom, np.where(atom, starts, part)], 1)
     kinds, group = np.unique(pairs, axis=0, return_inverse=True)
     group = group.ravel()
-    heavy = np.maximum(weights - 1e-9, 1e-12)
     ends = np.append(starts[1:] - 1, LIMIT)
     middle = (starts.astype(float) + ends.astype(float)) / 2
     # Beyond the training range there are hardly any rows, but very large numbers.
-    heavy = np.where(weights < PRIOR, heavy * 1e-12, heavy)
+    heavy = np.where(weights < PRIOR, weights * 1e-12, weights)
     means = np.bincount(group, heavy * middle) / np.bincount(group, heavy)
     rank = np.empty(len(kinds), dtype=np.int64)
     rank[np.argsort(means, kind="stable")] = np.arange(len(kinds))
