@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from concrete_score import runs
+from concrete_score.answers import without
 from concrete_score.codecs import TableCodec, TableOptions
 from concrete_score.data.frame import Frame, as_frame
 from concrete_score.defaults import FILLS, TOP, UNKNOWN, VALID_FRACTION
@@ -210,7 +211,7 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
             target: the column's name, or its number in an array.
         """
         model = self._model
-        blank = model.without(self._frame(X), target)
+        blank = without(self.codec_, self._frame(X), target)
         filled = model.fill(self._given(blank, filling=True), fill=fill, random_state=random_state).data
         name = self.codec_.names[self.codec_.site_of(target)]
         return filled.table[name if name in filled.names else filled.names[self.codec_.names.index(name)]].to_numpy()

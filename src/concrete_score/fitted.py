@@ -15,14 +15,14 @@ from concrete_score.errors import InputError, Option, check_count
 from concrete_score.likelihood import Budget, LogLikelihood, exact, exact_sampler, sandwich
 from concrete_score.likelihood.exact import check_rows, row_log_densities
 from concrete_score.likelihood.observed import ObservedLogDensities, observed_log_densities
-from concrete_score.likelihood.ratios import COMPLETED, observed_log_ratios, top_changes
+from concrete_score.likelihood.ratios import COMPLETED, Changes, observed_log_ratios, per_cell, top_changes
 from concrete_score.likelihood.variational import variational
 from concrete_score.likelihood.views import RATIOS, Views, refuse_impossible
 from concrete_score.neighborhoods import hamming
 from concrete_score.protocols import SiteNeighborhood
 from concrete_score.randomness import generator as named_generator
 from concrete_score.samplers.completions import Cells, Impossible, RowName, row_by_number
-from concrete_score.samplers.conditional import Conditioner
+from concrete_score.samplers.conditional import Conditioner, Imputed, most_probable
 from concrete_score.samplers.evidence import Evidence, Probability
 from concrete_score.samplers.from_noise import Watch, from_noise
 from concrete_score.samplers.guided import Autoregressive
@@ -41,8 +41,6 @@ PASSES = 2**14
 """Passes a variational bound may take: from 8 to 64 a row."""
 DRAWN = 2**16
 """Rows drawn at a time, and between two updates of progress."""
-TIE = 1e-12
-"""Probabilities closer than this count as equal: rounding must not choose between them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,31 +56,6 @@ class Drawn:
     """Empty if nothing was found."""
     probability: Probability | None = None
     """Of the condition; None where there is none, or where it is not known."""
-
-
-@dataclass(frozen=True, eq=False)
-class Changes:
-    """Single changes of rows, by row and then by falling log-ratio; all ``(M,)``."""
-
-    row: Integer[Tensor, " changes"]
-    site: Integer[Tensor, " changes"]
-    value_from: Integer[Tensor, " changes"]
-    value_to: Integer[Tensor, " changes"]
-    log_ratio: Float[Tensor, " changes"]
-    """``log q(changed row) - log q(row)``; -inf if the change makes it impossible."""
-
-
-@dataclass(frozen=True, eq=False)
-class Imputed:
-    """Rows without blanks, how they were filled, and what speaks against it."""
-
-    states: Integer[Tensor, "*draws rows sites"]
-    """``(N, D)``; ``(M, N, D)`` for M draws."""
-    method: str
-    """As in `Drawn`, several joined by commas; ``none`` where nothing was blank."""
-    warnings: tuple[str, ...] = ()
-    cells: Cells | None = None
-    """The distributions of the blanks, where they were not drawn."""
 
 
 def by_number(site: int, value: int) -> str:
@@ -348,19 +321,10 @@ class Fitted:
             seen, named = None if known is None else known[part], partial(_from, row_name, start)
             ratio = self.log_ratios(rows[part], observed=seen, generator=random, row_name=named).double()
             if log_sizes:
-                ratio = ratio + self._per_cell(rows[part], changes, log_sizes)
+                ratio = ratio + per_cell(self.space, rows[part], changes, log_sizes)
             row, *found = top_changes(changes, rows[part], ratio, top)
             parts.append([row + start, *found])
         return Changes(*(torch.cat(column) for column in zip(*parts, strict=True)))
-
-    def _per_cell(self, x: Tensor, changes: Any, log_sizes: Mapping[int, Tensor]) -> Tensor:
-        """What a change of each slot adds to a log-ratio for it to be that of one cell ``(N, K)``."""
-        table = torch.zeros(self.space.num_sites, max(self.space.sizes), dtype=torch.float64, device=x.device)
-        for d, sizes in log_sizes.items():
-            table[d, : len(sizes)] = sizes.to(table)
-        slot = torch.arange(changes.num_slots, device=x.device).expand(len(x), -1)
-        site, value = changes.edit(x[:, None].expand(*slot.shape, -1), slot)
-        return table[site, x.gather(1, site)] - table[site, value]
 
     @torch.no_grad()
     def impute(
@@ -489,15 +453,3 @@ def _has_blanks(observed: Any) -> bool:
 def _from(row_name: RowName, start: int, row: int) -> str:
     """What a row is called that is counted from ``start``."""
     return row_name(start + row)
-
-
-def most_probable(log_probs: Float[Tensor, "cells values"]) -> Integer[Tensor, " cells"]:
-    """The value of the largest probability ``(B, V) -> (B,)``, the smallest of equals.
-
-    >>> most_probable(torch.tensor([[0.2, 0.4, 0.4], [1.0, 0.0, 0.0]]).log()).tolist()
-    [1, 0]
-    """
-    probs = log_probs.exp()
-    values = torch.arange(probs.shape[-1], device=probs.device)
-    best = probs >= probs.amax(-1, keepdim=True) - TIE
-    return torch.where(best, values, len(values)).amin(-1)

@@ -5,116 +5,36 @@ What `concrete_score.load` gives for a run directory of any kind of data; the co
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from math import exp, isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import torch
 from torch import Tensor
 
 from concrete_score import registry, runs
+from concrete_score.answers import Explanation, Filled, Given, by_site, by_value, probability_table, without
 from concrete_score.codecs import Codec
-from concrete_score.codecs.columns import as_text
 from concrete_score.codecs.conditions import Condition
 from concrete_score.data.formats import Say
-from concrete_score.data.frame import ARRAYS, Form, Frame
+from concrete_score.data.frame import Form, Frame
 from concrete_score.defaults import FILLS, MISSING, TOP, UNKNOWN
 from concrete_score.errors import Command, InputError, Option, check_count, nearest
-from concrete_score.fitted import Changes, Drawn, Fitted, Progress
+from concrete_score.fitted import Drawn, Fitted, Progress
 from concrete_score.fitting import load_data
 from concrete_score.likelihood import Budget, LogLikelihood
 from concrete_score.likelihood.exact import mean_and_stderr
-from concrete_score.protocols import Encoded
+from concrete_score.likelihood.ratios import Changes
 from concrete_score.randomness import generator
 from concrete_score.runs import Run
-from concrete_score.samplers.completions import Cells
 from concrete_score.samplers.evidence import Probability
 from concrete_score.samplers.from_noise import Watch
 from concrete_score.training.patterns import BlankPatterns
 
 _LIKELIHOODS = ("log_likelihood", "lower", "upper", "raise_")
-
-
-class Given(NamedTuple):
-    """Data that a question is asked about, with their states."""
-
-    data: Any
-    rows: Encoded
-    notes: tuple[str, ...] = ()
-    """What was left out, in plain words."""
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def skipped(self) -> int:
-        """Rows that were left out."""
-        return self.rows.unknown + self.rows.blank
-
-    def row_name(self, row: int) -> str:
-        """What a row of the states is called: its place in the data."""
-        return f"row {int(self.rows.kept[row])}"
-
-    @contextmanager
-    def named(self) -> Iterator[None]:
-        """Within it, an error about a row names the data too."""
-        try:
-            yield
-        except InputError as error:
-            if isinstance(error.where, str) and error.where.startswith("row "):
-                raise error.moved((self.data.where, error.where)) from None
-            raise
-
-
-@dataclass(frozen=True, eq=False)
-class Explanation:
-    """Single changes in the data's own terms, by row and then by falling log-ratio; one line each."""
-
-    row: list[int]
-    column: list[str]
-    before: list[Any]
-    after: list[Any]
-    log_ratio: list[float]
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """One object a change: ``row, column, from, to, log_ratio``."""
-        names = ("row", "column", "from", "to", "log_ratio")
-        lines = zip(self.row, self.column, self.before, self.after, self.log_ratio, strict=True)
-        return [dict(zip(names, line, strict=True)) for line in lines]
-
-    def frame(self) -> Frame:
-        """The same as a table; values are text, for they are of many types."""
-        before, after = ([as_text(value) for value in values] for values in (self.before, self.after))
-        columns = {"row": self.row, "column": self.column, "from": before, "to": after, "log_ratio": self.log_ratio}
-        return Frame(pl.DataFrame(columns, strict=False), Form("csv"), "explanation")
-
-    def native(self, form: Form) -> Any:
-        """A data frame of the library that ``form`` names, or a structured array."""
-        table = self.frame().table
-        if form.kind not in ARRAYS:
-            return Frame(table, form, "explanation").native()
-        kinds = [
-            (name, "O" if table[name].dtype == pl.String else table[name].to_numpy().dtype) for name in table.columns
-        ]
-        found = np.empty(len(table), dtype=kinds)
-        for name in table.columns:
-            found[name] = table[name].to_numpy()
-        return found
-
-
-class Filled(NamedTuple):
-    """Data without blanks, and how they were filled."""
-
-    data: Any
-    cells: int
-    """Cells that were filled in each copy."""
-    method: str | None
-    """None where nothing was blank."""
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -439,9 +359,8 @@ class Model:
                 row_name=lambda row: given.row_name(int(at[row])),
             )
         filled[:, holes] = found.states.reshape(len(filled), -1, filled.shape[-1]).cpu()
-        blank = ~rows.observed if rows.unseen is None else ~rows.observed & ~rows.unseen
-        random = self.generator("decode", random_state)
-        probs = None if found.cells is None else _by_site(found.cells, at, blank)
+        blank, random = given.blank, self.generator("decode", random_state)
+        probs = None if found.cells is None else by_site(found.cells, at, blank)
         data = self.codec.fill(given.data, rows, filled, draws, generator=random, probs=probs, how=fill)
         return Filled(data, int(blank.sum()), found.method, found.warnings)
 
@@ -451,25 +370,12 @@ class Model:
         Returns:
             A table ``row, column, value, probability``, one line a value; of numbers and dates, one line a range.
         """
-        rows = given.rows
-        blank = ~rows.observed if rows.unseen is None else ~rows.observed & ~rows.unseen
-        if not blank.any():
-            empty = {"row": pl.Int64, "column": pl.String, "value": pl.String, "probability": pl.Float64}
-            return Frame(pl.DataFrame(schema=empty), Form("csv"), "probabilities")
-        states, observed = self._cells(given)
-        with given.named():
-            cells = self.fitted.conditional_probs(states, observed, self.generator("impute", random_state))
-        wanted = blank.to(cells.row.device)[cells.row, cells.site]
-        at, sites = rows.kept[cells.row[wanted].cpu()].numpy(), cells.site[wanted].cpu().numpy()
-        probs, sizes = cells.log_probs[wanted].exp().cpu().numpy(), np.array(self.codec.space.sizes)[sites]
-        labels = [self.codec.labels(d) for d in range(len(self.codec.names))]
-        columns = {
-            "row": np.repeat(at, sizes),
-            "column": np.repeat(np.array(self.codec.names)[sites], sizes),
-            "value": [label for d in sites for label in labels[d]],
-            "probability": np.concatenate([row[:size] for row, size in zip(probs, sizes, strict=True)]),
-        }
-        return Frame(pl.DataFrame(columns), Form("csv"), "probabilities")
+        cells = None
+        if given.blank.any():
+            states, observed = self._cells(given)
+            with given.named():
+                cells = self.fitted.conditional_probs(states, observed, self.generator("impute", random_state))
+        return probability_table(given, cells, self.codec)
 
     def column_probs(self, data: Any, target: Any, *, random_state: int | None = None) -> npt.NDArray[np.float64]:
         """``P(target = v | the other cells)`` of each row and value ``(N, V)``, values as in ``codec.labels``.
@@ -480,21 +386,12 @@ class Model:
             InputError: no such column.
         """
         site = self.codec.site_of(target, Option("target"))
-        given = self.read(self.without(data, target), filling=True)
+        given = self.read(without(self.codec, data, target), filling=True)
         states, observed = self._cells(given)
         with given.named():
             cells = self.fitted.conditional_probs(states, observed, self.generator("impute", random_state))
         found: npt.NDArray[np.float64] = cells.log_probs[cells.site == site].exp().numpy(force=True)
         return found[:, : self.codec.space.sizes[site]]
-
-    def without(self, data: Any, target: Any) -> Any:
-        """A table all of whose cells of one column are blank."""
-        frame = self.codec.accept(data)
-        site = self.codec.site_of(target, Option("target"))
-        name = self.codec.names[site]
-        place = name if name in frame.names or len(frame.names) != len(self.codec.names) else frame.names[site]
-        kind = frame.table[place].dtype if place in frame.names else pl.String
-        return replace(frame, table=frame.table.with_columns(pl.lit(None, dtype=kind).alias(place)))
 
     def generator(self, stream: str, random_state: int | None = None) -> torch.Generator:
         """The randomness of one use of the model."""
@@ -536,16 +433,6 @@ class Model:
         return replace(found, **moved)
 
 
-def _by_site(cells: Cells, at: Tensor, blank: Tensor) -> dict[int, npt.NDArray[np.float64]]:
-    """The log-probabilities of blanks by site ``(B, V)``, by row; ``at`` are the places of the rows asked about."""
-    row, site, log_probs = at[cells.row.cpu()], cells.site.cpu(), cells.log_probs.double().cpu()
-    wanted = blank[row, site]
-    row, site, log_probs = row[wanted], site[wanted], log_probs[wanted]
-    order = row.argsort(stable=True)
-    row, site, log_probs = row[order], site[order], log_probs[order]
-    return {d: log_probs[site == d].numpy() for d in set(site.tolist())}
-
-
 def load(path: str | Path | Run) -> Model:
     """The model of a run directory, made by ``csm fit`` or by `ConcreteScoreEstimator.save`, of any kind of data.
 
@@ -560,40 +447,6 @@ def check_sampler(name: str | None) -> None:
     known = list(dict.fromkeys([*registry.names("kernels"), *registry.names("annealing")]))
     if name is not None and name not in known:
         raise InputError("the name of a kernel", repr(name), Option("sampler"), nearest(name, known))
-
-
-def by_value(ratios: Tensor, states: Tensor, sizes: tuple[int, ...], observed: Tensor | None = None) -> Tensor:
-    """Hamming's slots, the other values of each site, spread to all values: ``(N, K) -> (N, Σ sizes)``.
-
-    >>> by_value(torch.tensor([[0.1, 0.2, 0.3]]), torch.tensor([[1, 0]]), (3, 2)).tolist()
-    [[0.1..., 0.0, 0.2..., 0.0, 0.3...]]
-    """
-    parts, start = [], 0
-    for d, size in enumerate(sizes):
-        spread = ratios.new_zeros(len(ratios), size)
-        other = torch.arange(size - 1, device=ratios.device).expand(len(ratios), -1)
-        here = states[:, d : d + 1].to(ratios.device)
-        spread.scatter_(1, other + (other >= here), ratios[:, start : start + size - 1])
-        if observed is not None:
-            spread[~observed[:, d].to(ratios.device)] = torch.nan
-        parts.append(spread)
-        start += size - 1
-    return torch.cat(parts, 1)
-
-
-def times_as_probable(log_ratio: float) -> str:
-    """A log-ratio in plain words.
-
-    >>> times_as_probable(0.7), times_as_probable(-0.7), times_as_probable(float("-inf"))
-    ('2.0 times as probable', '2.0 times less probable', 'impossible')
-    >>> times_as_probable(900.0)
-    'e^900 times as probable'
-    """
-    if not isfinite(log_ratio):
-        return "impossible"
-    size = abs(log_ratio)
-    factor = f"{exp(size):,.1f}" if size < 14 else f"e^{size:.0f}"
-    return f"{factor} times {'as' if log_ratio >= 0 else 'less'} probable"
 
 
 def _warn(messages: tuple[str, ...]) -> None:

@@ -82,7 +82,7 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "bins": Entry("codecs.columns:Bins", "ranges of a column of numbers, by their names"),
         "number": Entry("codecs.numbers:Number", "numbers: ordered ranges and atoms, with a law inside each range"),
         "date": Entry("codecs.dates:Date", "dates and times, as numbers in the column's own format"),
-        "pooled": Entry("codecs.columns:Pooled", "frequent texts, and one value for all others"),
+        "pooled": Entry("codecs.pooled:Pooled", "frequent texts, and one value for all others"),
     },
     "aside": {
         "constant": Entry("codecs.aside:Constant", "one value in every row; given back"),

@@ -5,7 +5,7 @@ from math import exp, log
 
 import pytest
 
-from concrete_score.model import times_as_probable
+from concrete_score.answers import times_as_probable
 from tests.cli import clinic
 
 ROWS = [("no", 30, "True"), ("yes", 55, "False"), ("no", 41, "False")]

@@ -23,7 +23,8 @@ from concrete_score.progress import Update, progress
 if TYPE_CHECKING:
     import torch
 
-    from concrete_score.model import Given, Model
+    from concrete_score.answers import Given
+    from concrete_score.model import Model
 
 PIPE_CLOSED = 141
 """What a shell reports of a program whose reader has gone."""

@@ -98,7 +98,7 @@ def _imputation(found: dict[str, Any]) -> str:
 
 def _explanation(found: dict[str, Any]) -> str:
     cells = ", ".join(f"{name} {value}" for name, value in found["cells"].items())
-    from concrete_score.model import times_as_probable
+    from concrete_score.answers import times_as_probable
 
     title = f"6. The strangest new row, and what would make it likelier (csm explain):\n   {cells}"
     rows = [

@@ -26,8 +26,9 @@ from concrete_score.defaults import BOUND_ROWS
 from concrete_score.errors import InputError, Option, printable
 
 if TYPE_CHECKING:
+    from concrete_score.answers import Given
     from concrete_score.likelihood import LogLikelihood
-    from concrete_score.model import Given, Model
+    from concrete_score.model import Model
 
 MEANINGS = {
     "exact": "Exact: the model is normalized, so this is the mean log-likelihood itself.",

@@ -25,7 +25,7 @@ from concrete_score.defaults import TOP
 from concrete_score.errors import printable
 
 if TYPE_CHECKING:
-    from concrete_score.model import Explanation
+    from concrete_score.answers import Explanation
 
 
 @click.command(
@@ -77,8 +77,8 @@ def explain(
 
 def render(data: str, found: "Explanation") -> str:
     """The changes as a table, with their ratios in plain words."""
+    from concrete_score.answers import times_as_probable
     from concrete_score.codecs.columns import as_text
-    from concrete_score.model import times_as_probable
 
     lines = zip(found.row, found.column, found.before, found.after, found.log_ratio, strict=True)
     rows = [(r, c, as_text(a), as_text(b), f"{ratio:+.4f}", times_as_probable(ratio)) for r, c, a, b, ratio in lines]

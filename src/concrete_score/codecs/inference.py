@@ -23,9 +23,10 @@ import numpy as np
 from concrete_score.codecs.aside import AsideColumn, Constant, FreeText, Identifier
 from concrete_score.codecs.base import check_choice
 from concrete_score.codecs.cells import Column
-from concrete_score.codecs.columns import BOOLEAN, INTEGER, NUMBER, TEXT, Bins, Categories, Pooled, SiteColumn
+from concrete_score.codecs.columns import BOOLEAN, INTEGER, NUMBER, TEXT, Bins, Categories, SiteColumn
 from concrete_score.codecs.dates import Date
 from concrete_score.codecs.numbers import Number
+from concrete_score.codecs.pooled import Pooled
 from concrete_score.data.frame import Frame
 from concrete_score.defaults import MAX_CATEGORIES, MAX_CODES, MISSING
 from concrete_score.errors import InputError, Option, Text, check_count, nearest

@@ -27,7 +27,9 @@ from concrete_score.codecs.cells import Column
 from concrete_score.codecs.columns import BLANK, INTEGER, Categories, SiteColumn, column_from_json
 from concrete_score.codecs.columns import UNKNOWN as UNSEEN
 from concrete_score.codecs.conditions import Condition
+from concrete_score.codecs.filling import Filling, completed
 from concrete_score.codecs.inference import TableOptions, column_name, infer_columns, refuse_blanks
+from concrete_score.codecs.rows import any_row, as_rows, flags, log_inside, storage
 from concrete_score.data.frame import ARRAYS, DRAW, Array, Form, Frame, as_frame
 from concrete_score.defaults import FILLS, MISSING, UNKNOWN
 from concrete_score.errors import Command, InputError, Option, Text, nearest
@@ -42,8 +44,6 @@ LARGEST = 2**16
 _SAID = {INTEGER: "category", "number": "number", "date": "date", "pooled": "text"}
 """What to say that a column of a kind is."""
 _SHOWN = 5
-_BLOCK = 2**18
-"""Cells transposed at a time."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class TableCodec(Codec):
         for d, (column, series) in enumerate(zip(self.columns, frame.table, strict=True)):
             cells = Column(series, self.na, frame.typed)
             codes = column.encode(cells)
-            inside += _log_inside(column, cells, codes, self.rows)
+            inside += log_inside(column, cells, codes, self.rows)
             if codes.min() < 0:
                 absent |= {d: codes == BLANK} if (codes == BLANK).any() else {}
                 unseen |= {d: codes == UNSEEN} if (codes == UNSEEN).any() else {}
@@ -158,7 +158,7 @@ class TableCodec(Codec):
         found = self._kept(frame, states, hidden, dropped, unseen if unknown == "skip" else {})
         return found._replace(
             log_inside=torch.from_numpy(inside)[found.kept] if inside.any() else None,
-            unseen=_flags(unseen, found.kept, len(self.columns)) if unknown == "reserve" else None,
+            unseen=flags(unseen, found.kept, len(self.columns)) if unknown == "reserve" else None,
             weights=self._weights(whole, found.kept),
         )
 
@@ -216,19 +216,19 @@ class TableCodec(Codec):
         check_choice(how, FILLS, "fill")
         order, kept_aside = self._names_in(frame), {each.name: each for each in self.aside}
         rng = None if generator is None else random_numbers(generator)
-        completed = []
+        filled: list[pl.Series] = []
         for series in frame.table:
             at = np.tile(np.arange(len(series)), (times, 1))
             if series.name in order:
                 site = order.index(series.name)
-                filled = _Filling(rows, states, site, rng, None if probs is None else probs.get(site), how)
-                series, at = self._completed(series, at, filled)
+                filling = Filling(rows, states, site, rng, None if probs is None else probs.get(site), how)
+                series, at = completed(self.columns[site], series, at, filling)
             elif series.name in kept_aside:
                 series = kept_aside[series.name].fill(series)
-            completed.append(series.gather(pl.Series(at.reshape(-1))))
+            filled.append(series.gather(pl.Series(at.reshape(-1))))
         if counted:
-            completed.insert(0, pl.Series(DRAW, np.repeat(np.arange(times), len(frame))))
-        return Frame(pl.DataFrame(completed), frame.form, frame.where, frame.named)
+            filled.insert(0, pl.Series(DRAW, np.repeat(np.arange(times), len(frame))))
+        return Frame(pl.DataFrame(filled), frame.form, frame.where, frame.named)
 
     def natives(self, site: int) -> Sequence[Any]:
         """As they stand in the table; a blank is None."""
@@ -412,15 +412,15 @@ class TableCodec(Codec):
         skipped: Mapping[int, Array],
     ) -> Encoded:
         """The rows that may stay, as states; ``absent`` cells are not observed."""
-        unknown = _any_row(skipped, len(frame))
-        blank = _any_row(dropped, len(frame)) & ~unknown
+        unknown = any_row(skipped, len(frame))
+        blank = any_row(dropped, len(frame)) & ~unknown
         kept = kept_rows(unknown, blank, frame.where, self.noun)
         whole = len(kept) == len(frame)
         chosen = states if whole else [cells[kept] for cells in states]
         observed = all_observed(len(kept), len(self.columns))
         if any(mask[kept].any() for mask in absent.values()):
-            observed = ~_flags(absent, torch.from_numpy(kept), len(self.columns))
-        stored = torch.from_numpy(_rows(chosen, _storage(self.space)))
+            observed = ~flags(absent, torch.from_numpy(kept), len(self.columns))
+        stored = torch.from_numpy(as_rows(chosen, storage(self.space)))
         return Encoded(stored, observed, torch.from_numpy(kept), int(unknown.sum()), int(blank.sum()))
 
     def _weights(self, frame: Frame, kept: Tensor) -> Tensor | None:
@@ -443,28 +443,6 @@ class TableCodec(Codec):
         if not numbers.any():
             raise InputError("some weight above 0", "none", f"{frame.where}: column {self.weight!r}")
         return torch.from_numpy(numbers.copy())
-
-    def _completed(self, cells: pl.Series, at: Array, filling: "_Filling") -> tuple[pl.Series, Array]:
-        """Cells with further values below them, and where in there each cell of the copies lies ``(M, N)``."""
-        column, blank = self.columns[filling.site], filling.blank
-        if not blank.any():
-            return cells, at
-        kept, filled = filling.rows.kept.numpy(), filling.values[:, blank]
-        if column.lossy:
-            more = None if filling.probs is None else column.summary(filling.probs, filling.how)
-            more = column.decode(filled.reshape(-1), filling.rng) if more is None else more
-            at[:, kept[blank]] = (np.arange(filled.size) % len(more)).reshape(filled.shape) + len(cells)
-            return _below(cells, more), at
-        # As the table itself spells a value, so it is filled in: 1.0 beside 1.0, True beside True.
-        pool = np.full(column.size, -1)
-        known = filling.rows.observed[:, filling.site].numpy()
-        values, first = np.unique(filling.rows.states[:, filling.site].numpy()[known], return_index=True)
-        pool[values] = kept[known][first]
-        used = np.unique(filled)
-        new = used[pool[used] < 0]
-        pool[new] = np.arange(len(new)) + len(cells)
-        at[:, kept[blank]] = pool[filled]
-        return (_below(cells, column.decode(new)) if len(new) else cells), at
 
     def _refuse_unknown(self, frame: Frame, unseen: Mapping[int, Array]) -> None:
         """Refuse unknown values: the first by row and column, then how many more there are."""
@@ -493,81 +471,6 @@ class IntegersCodec(TableCodec):
             raise InputError(f"a list of sizes up to {LARGEST}", repr(sizes)[:60], where=f"{where}.sizes")
         columns = tuple(Categories(f"x{d}", INTEGER, tuple(range(size))) for d, size in enumerate(sizes))
         return TableCodec(columns, Form("npy", "<i8"), named=False)
-
-
-@dataclass(frozen=True, eq=False)
-class _Filling:
-    """What fills the blanks of one column."""
-
-    rows: Encoded
-    states: States
-    site: int
-    rng: np.random.Generator | None
-    probs: Array | None
-    """Log-probabilities of the blanks ``(B, V)``, by row."""
-    how: str
-
-    @property
-    def values(self) -> Array:
-        """The site's values of the completed rows ``(M, N')``."""
-        found: Array = self.states[:, :, self.site].numpy(force=True)
-        return found
-
-    @property
-    def blank(self) -> Array:
-        """Which rows are to be filled here ``(N',)``."""
-        observed = self.rows.observed[:, self.site]
-        found: Array = (~observed if self.rows.unseen is None else ~observed & ~self.rows.unseen[:, self.site]).numpy()
-        return found
-
-
-def _below(cells: pl.Series, more: pl.Series) -> pl.Series:
-    """Both below one another in the cells' own type, or as text where that cannot hold the others."""
-    try:
-        return pl.concat([cells, more.cast(cells.dtype).alias(cells.name)])
-    except pl.exceptions.PolarsError:
-        return pl.concat([cells.cast(pl.String), more.cast(pl.String).alias(cells.name)])
-
-
-def _storage(space: Space) -> Any:
-    """The narrowest integers torch computes with that hold every site."""
-    largest = max(space.sizes) - 1
-    return next(kind for kind in (np.uint8, np.int16, np.int32, np.int64) if largest <= np.iinfo(kind).max)
-
-
-def _rows(columns: Sequence[Array], kind: Any) -> Array:
-    """Columns ``D × (N,)`` as rows ``(N, D)``, transposed in blocks that stay in the processor's cache."""
-    count, block = len(columns[0]), max(1, _BLOCK // len(columns))
-    rows = np.empty((count, len(columns)), dtype=kind)
-    piece = np.empty((len(columns), block), dtype=kind)
-    for start in range(0, count, block):
-        end = min(start + block, count)
-        for d, cells in enumerate(columns):
-            piece[d, : end - start] = cells[start:end]
-        rows[start:end] = piece[:, : end - start].T
-    return rows
-
-
-def _log_inside(column: SiteColumn, cells: Column, codes: Array, rows: int) -> Array:
-    """``log P(cell | the site's value)`` of each cell, of a value never seen what is reserved for it ``(N,)``."""
-    inside = column.log_inside(cells)
-    seen = np.full(len(codes), column.log_seen) if inside is None else inside + column.log_seen
-    return np.where(codes == UNSEEN, column.log_unseen(rows), np.where(codes == BLANK, 0.0, seen))
-
-
-def _flags(masks: Mapping[int, Array], kept: torch.Tensor, sites: int) -> torch.Tensor:
-    """Cells by site as one table ``(N', D)`` bool."""
-    found = torch.zeros((len(kept), sites), dtype=torch.bool)
-    for d, mask in masks.items():
-        found[:, d] = torch.from_numpy(mask)[kept]
-    return found
-
-
-def _any_row(masks: Mapping[int, Array], rows: int) -> Array:
-    found = np.zeros(rows, dtype=bool)
-    for mask in masks.values():
-        found |= mask
-    return found
 
 
 def _few(labels: Sequence[str], shown: int = 8) -> str:

@@ -1,10 +1,11 @@
 """Log-ratios of rows with blanks: those of what was observed, as means over the completions of a row."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import log
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 from torch import Tensor
 
 from concrete_score.likelihood.views import RATIOS, Views
@@ -20,12 +21,25 @@ from concrete_score.protocols import SiteNeighborhood
 from concrete_score.samplers.base import all_edits
 from concrete_score.samplers.completions import Impossible, RowName, row_by_number
 from concrete_score.shapes import States
+from concrete_score.spaces import Space
 
 COMPLETED = 32
 """Completions over which ratios of a row are averaged, where not all are listed."""
 
 Fill = Callable[[int], States]
 """From a number M to so many joint draws of the blanks of every row ``(M, N, D)``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """Single changes of rows, by row and then by falling log-ratio; all ``(M,)``."""
+
+    row: Integer[Tensor, " changes"]
+    site: Integer[Tensor, " changes"]
+    value_from: Integer[Tensor, " changes"]
+    value_to: Integer[Tensor, " changes"]
+    log_ratio: Float[Tensor, " changes"]
+    """``log q(changed row) - log q(row)``; -inf if the change makes it impossible."""
 
 
 @torch.no_grad()
@@ -97,3 +111,13 @@ def _completions(
     if bool((total == -torch.inf).any()):
         raise Impossible(int((total == -torch.inf).nonzero()[0]), row_name=row_name)
     return found._replace(log_scale=weight - total[found.row])
+
+
+def per_cell(space: Space, x: Tensor, changes: SiteNeighborhood, log_sizes: Mapping[int, Tensor]) -> Tensor:
+    """What a change of each slot adds to a log-ratio for it to be that of one cell ``(N, K)``."""
+    table = torch.zeros(space.num_sites, max(space.sizes), dtype=torch.float64, device=x.device)
+    for d, sizes in log_sizes.items():
+        table[d, : len(sizes)] = sizes.to(table)
+    slot = torch.arange(changes.num_slots, device=x.device).expand(len(x), -1)
+    site, value = changes.edit(x[:, None].expand(*slot.shape, -1), slot)
+    return table[site, x.gather(1, site)] - table[site, value]

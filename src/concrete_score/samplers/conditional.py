@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Integer
+from jaxtyping import Float, Integer
 from torch import Tensor
 
 from concrete_score.baselines.conditionals import Conditionals
@@ -27,6 +27,9 @@ from concrete_score.samplers.run import Progress
 from concrete_score.spaces import ENUMERATION_LIMIT, Space, check_query
 from concrete_score.targets.pmf import Pmf
 
+TIE = 1e-12
+"""Probabilities closer than this count as equal: rounding must not choose between them."""
+
 
 @dataclass(frozen=True, eq=False)
 class Completed:
@@ -36,6 +39,19 @@ class Completed:
     """``(M, N, D)``."""
     method: str
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Imputed:
+    """Rows without blanks, how they were filled, and what speaks against it."""
+
+    states: Integer[Tensor, "*draws rows sites"]
+    """``(N, D)``; ``(M, N, D)`` for M draws."""
+    method: str
+    """As in `Drawn`, several joined by commas; ``none`` where nothing was blank."""
+    warnings: tuple[str, ...] = ()
+    cells: Cells | None = None
+    """The distributions of the blanks, where they were not drawn."""
 
 
 class Found(NamedTuple):
@@ -255,3 +271,15 @@ class _Tally:
 def _cannot_run(name: str, expected: str, model: Any) -> InputError:
     fix = "leave the sampler out, or name a kernel that needs no such thing, such as `gibbs`"
     return InputError(expected, type(model).__name__, where=f"sampler {name!r}", fix=fix)
+
+
+def most_probable(log_probs: Float[Tensor, "cells values"]) -> Integer[Tensor, " cells"]:
+    """The value of the largest probability ``(B, V) -> (B,)``, the smallest of equals.
+
+    >>> most_probable(torch.tensor([[0.2, 0.4, 0.4], [1.0, 0.0, 0.0]]).log()).tolist()
+    [1, 0]
+    """
+    probs = log_probs.exp()
+    values = torch.arange(probs.shape[-1], device=probs.device)
+    best = probs >= probs.amax(-1, keepdim=True) - TIE
+    return torch.where(best, values, len(values)).amin(-1)

@@ -1,0 +1,177 @@
+"""What questions about data are asked with and answered by: data with their states, changes, filled data."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import exp, isfinite
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import torch
+from torch import Tensor
+
+from concrete_score.codecs import Codec
+from concrete_score.codecs.columns import as_text
+from concrete_score.data.frame import ARRAYS, Form, Frame
+from concrete_score.errors import InputError, Option
+from concrete_score.protocols import Encoded
+from concrete_score.samplers.completions import Cells
+
+
+class Given(NamedTuple):
+    """Data that a question is asked about, with their states."""
+
+    data: Any
+    rows: Encoded
+    notes: tuple[str, ...] = ()
+    """What was left out, in plain words."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def blank(self) -> Tensor:
+        """Which cells are blank ``(N', D)``; one whose value was never seen is not."""
+        observed, unseen = self.rows.observed, self.rows.unseen
+        return ~observed if unseen is None else ~observed & ~unseen
+
+    @property
+    def skipped(self) -> int:
+        """Rows that were left out."""
+        return self.rows.unknown + self.rows.blank
+
+    def row_name(self, row: int) -> str:
+        """What a row of the states is called: its place in the data."""
+        return f"row {int(self.rows.kept[row])}"
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Within it, an error about a row names the data too."""
+        try:
+            yield
+        except InputError as error:
+            if isinstance(error.where, str) and error.where.startswith("row "):
+                raise error.moved((self.data.where, error.where)) from None
+            raise
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Single changes in the data's own terms, by row and then by falling log-ratio; one line each."""
+
+    row: list[int]
+    column: list[str]
+    before: list[Any]
+    after: list[Any]
+    log_ratio: list[float]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """One object a change: ``row, column, from, to, log_ratio``."""
+        names = ("row", "column", "from", "to", "log_ratio")
+        lines = zip(self.row, self.column, self.before, self.after, self.log_ratio, strict=True)
+        return [dict(zip(names, line, strict=True)) for line in lines]
+
+    def frame(self) -> Frame:
+        """The same as a table; values are text, for they are of many types."""
+        before, after = ([as_text(value) for value in values] for values in (self.before, self.after))
+        columns = {"row": self.row, "column": self.column, "from": before, "to": after, "log_ratio": self.log_ratio}
+        return Frame(pl.DataFrame(columns, strict=False), Form("csv"), "explanation")
+
+    def native(self, form: Form) -> Any:
+        """A data frame of the library that ``form`` names, or a structured array."""
+        table = self.frame().table
+        if form.kind not in ARRAYS:
+            return Frame(table, form, "explanation").native()
+        kinds = [
+            (name, "O" if table[name].dtype == pl.String else table[name].to_numpy().dtype) for name in table.columns
+        ]
+        found = np.empty(len(table), dtype=kinds)
+        for name in table.columns:
+            found[name] = table[name].to_numpy()
+        return found
+
+
+class Filled(NamedTuple):
+    """Data without blanks, and how they were filled."""
+
+    data: Any
+    cells: int
+    """Cells that were filled in each copy."""
+    method: str | None
+    """None where nothing was blank."""
+    warnings: tuple[str, ...] = ()
+
+
+def by_value(ratios: Tensor, states: Tensor, sizes: tuple[int, ...], observed: Tensor | None = None) -> Tensor:
+    """Hamming's slots, the other values of each site, spread to all values: ``(N, K) -> (N, Σ sizes)``.
+
+    >>> by_value(torch.tensor([[0.1, 0.2, 0.3]]), torch.tensor([[1, 0]]), (3, 2)).tolist()
+    [[0.1..., 0.0, 0.2..., 0.0, 0.3...]]
+    """
+    parts, start = [], 0
+    for d, size in enumerate(sizes):
+        spread = ratios.new_zeros(len(ratios), size)
+        other = torch.arange(size - 1, device=ratios.device).expand(len(ratios), -1)
+        here = states[:, d : d + 1].to(ratios.device)
+        spread.scatter_(1, other + (other >= here), ratios[:, start : start + size - 1])
+        if observed is not None:
+            spread[~observed[:, d].to(ratios.device)] = torch.nan
+        parts.append(spread)
+        start += size - 1
+    return torch.cat(parts, 1)
+
+
+def times_as_probable(log_ratio: float) -> str:
+    """A log-ratio in plain words.
+
+    >>> times_as_probable(0.7), times_as_probable(-0.7), times_as_probable(float("-inf"))
+    ('2.0 times as probable', '2.0 times less probable', 'impossible')
+    >>> times_as_probable(900.0)
+    'e^900 times as probable'
+    """
+    if not isfinite(log_ratio):
+        return "impossible"
+    size = abs(log_ratio)
+    factor = f"{exp(size):,.1f}" if size < 14 else f"e^{size:.0f}"
+    return f"{factor} times {'as' if log_ratio >= 0 else 'less'} probable"
+
+
+def by_site(cells: Cells, at: Tensor, blank: Tensor) -> dict[int, npt.NDArray[np.float64]]:
+    """The log-probabilities of blanks by site ``(B, V)``, by row; ``at`` are the places of the rows asked about."""
+    row, site, log_probs = at[cells.row.cpu()], cells.site.cpu(), cells.log_probs.double().cpu()
+    wanted = blank[row, site]
+    row, site, log_probs = row[wanted], site[wanted], log_probs[wanted]
+    order = row.argsort(stable=True)
+    row, site, log_probs = row[order], site[order], log_probs[order]
+    return {d: log_probs[site == d].numpy() for d in set(site.tolist())}
+
+
+def probability_table(given: Given, cells: Cells | None, codec: Codec) -> Frame:
+    """The distributions of blank cells as a table ``row, column, value, probability``."""
+    if cells is None:
+        empty = {"row": pl.Int64, "column": pl.String, "value": pl.String, "probability": pl.Float64}
+        return Frame(pl.DataFrame(schema=empty), Form("csv"), "probabilities")
+    wanted = given.blank.to(cells.row.device)[cells.row, cells.site]
+    at, sites = given.rows.kept[cells.row[wanted].cpu()].numpy(), cells.site[wanted].cpu().numpy()
+    probs, sizes = cells.log_probs[wanted].exp().cpu().numpy(), np.array(codec.space.sizes)[sites]
+    labels = [codec.labels(d) for d in range(len(codec.names))]
+    columns = {
+        "row": np.repeat(at, sizes),
+        "column": np.repeat(np.array(codec.names)[sites], sizes),
+        "value": [label for d in sites for label in labels[d]],
+        "probability": np.concatenate([row[:size] for row, size in zip(probs, sizes, strict=True)]),
+    }
+    return Frame(pl.DataFrame(columns), Form("csv"), "probabilities")
+
+
+def without(codec: Codec, data: Any, target: Any) -> Frame:
+    """A table all of whose cells of one column are blank; the column may be absent.
+
+    Raises:
+        InputError: the codec has no such column.
+    """
+    frame, site = codec.accept(data), codec.site_of(target, Option("target"))
+    name = codec.names[site]
+    place = name if name in frame.names or len(frame.names) != len(codec.names) else frame.names[site]
+    kind = frame.table[place].dtype if place in frame.names else pl.String
+    return Frame(frame.table.with_columns(pl.lit(None, dtype=kind).alias(place)), frame.form, frame.where, frame.named)
