@@ -27,7 +27,7 @@ def resemblance(task: Task) -> Part:
     scores = found.scores(*found.equal)
     related = _related(found)
     stderr, same = _errors(Similarity(tables, _some(found.pairs, SAMPLED_PAIRS, task)), task)
-    shape_error, trend_error = scores.errors()
+    shape_error, trend_error = scores.errors().tolist()
     columns = [
         {
             "name": column.name,
