@@ -117,7 +117,7 @@ def test_nearest_rows_are_those_of_the_stated_distance():
     ]
     value = compare(*holed, parts=["nearest"]).values()["nearest"]
     tables = align([as_frame(table) for table in holed])
-    shares = []
+    shares, lows = [], []
     for row in range(30):
         apart = [
             [
@@ -127,9 +127,11 @@ def test_nearest_rows_are_those_of_the_stated_distance():
             for table in (0, 2)
         ]
         gap = min(apart[0]) - min(apart[1])
+        lows.append(min(apart[0]))
         shares.append(0.5 if abs(gap) < 1e-9 else float(gap < 0))
     assert value["all"]["share"] == pytest.approx(np.mean(shares))
     assert value["chance"] == 40 / 60
+    assert value["distance"]["real"] == pytest.approx(np.median(lows))
 
 
 def _apart(column, tables, row, table, other):
@@ -137,9 +139,7 @@ def _apart(column, tables, row, table, other):
     if not column.ordered:
         return float(a != b)
     if np.isnan(a) or np.isnan(b):
-        return float(np.isnan(a) != np.isnan(b)) + (
-            0 if np.isnan(a) and np.isnan(b) else _rank(column, np.nanmax([a, b]))
-        )
+        return float(np.isnan(a) != np.isnan(b))
     return abs(_rank(column, a) - _rank(column, b))
 
 

@@ -72,26 +72,34 @@ def _rows(task: Task, pool: int) -> Array:
 def _coordinates(
     columns: tuple[Column, ...], pool: list[tuple[int, Array]], asked: tuple[int, Array]
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Ranks and codes of the pooled rows, and of those asked about; a blank number has a code, and a rank of zero."""
+    """Of the pooled rows, and of those asked about: coordinates whose absolute differences add up, and codes."""
     ranks: list[list[Array]] = [[], []]
     codes: list[list[Array]] = [[], []]
     for column in columns:
         parts = np.concatenate([column.cells[table][at] for table, at in pool]), column.cells[asked[0]][asked[1]]
-        if not column.ordered:
-            for side, cells in zip(codes, parts, strict=True):
-                side.append(cells.astype(float))
-            continue
-        known = np.sort(parts[0][~np.isnan(parts[0])])
-        for side, blanks, cells in zip(ranks, codes, parts, strict=True):
-            left, right = (np.searchsorted(known, cells, end) for end in ("left", "right"))
-            side.append(np.where(np.isnan(cells), 0, (left + right) / (2 * max(1, len(known)))))
-            if any(np.isnan(part).any() for part in parts):
-                blanks.append(np.isnan(cells).astype(float))
-    one, other = (
-        tuple(np.stack(side, 1) if side else np.zeros((n, 0)) for side in (ranks[k], codes[k]))
-        for k, n in enumerate((sum(len(at) for _, at in pool), len(asked[1])))
-    )
-    return one, other  # type: ignore[return-value]
+        for k, cells in enumerate(parts):
+            if column.ordered:
+                ranks[k] += _ranks(cells, parts[0], any(np.isnan(part).any() for part in parts))
+            else:
+                codes[k].append(cells.astype(float))
+    sizes = sum(len(at) for _, at in pool), len(asked[1])
+    one, other = ((_stacked(ranks[k], n), _stacked(codes[k], n)) for k, n in enumerate(sizes))
+    return one, other
+
+
+def _ranks(cells: Array, pool: Array, blanks: bool) -> list[Array]:
+    """Mid-ranks of numbers within the pool, as shares; where there are blanks ``v`` is ``(v/2, (1 - v)/2)`` and a blank
+    ``(3/4, 3/4)``: 1 away from every number, while two numbers stay ``|v - w|`` apart."""
+    known = np.sort(pool[~np.isnan(pool)])
+    left, right = (np.searchsorted(known, cells, end) for end in ("left", "right"))
+    rank = (left + right) / (2 * max(1, len(known)))
+    if not blanks:
+        return [rank]
+    return [np.where(np.isnan(cells), 0.75, half) for half in (rank / 2, (1 - rank) / 2)]
+
+
+def _stacked(columns: list[Array], rows: int) -> Array:
+    return np.stack(columns, 1) if columns else np.zeros((rows, 0))
 
 
 def _closest(asked: tuple[Array, Array], pool: tuple[Array, Array], real: int, task: Task) -> tuple[Array, Array]:
@@ -99,7 +107,6 @@ def _closest(asked: tuple[Array, Array], pool: tuple[Array, Array], real: int, t
     size = len(pool[0])
     step = max(1, _BLOCK // size)
     rows = len(asked[0])
-    width = asked[0].shape[1] + asked[1].shape[1]
     distance, place = np.empty((rows, 2)), np.empty((rows, 2), dtype=np.int64)
     for start in range(0, rows, step):
         task.report(start, rows, "looking for nearest rows")
@@ -112,7 +119,7 @@ def _closest(asked: tuple[Array, Array], pool: tuple[Array, Array], real: int, t
         for side, (low, high) in enumerate(((0, real), (real, size))):
             at = apart[:, low:high].argmin(1)
             place[part, side] = at + low
-            distance[part, side] = apart[np.arange(len(at)), at + low] / width
+            distance[part, side] = apart[np.arange(len(at)), at + low] / len(task.tables.columns)
     return distance, place
 
 
