@@ -1,7 +1,7 @@
 """The distance to the closest record: are synthetic rows nearer to the rows that were learned from than to others?
 
 Every synthetic row has a nearest row among the real and the held-out ones together (rows that tie share it evenly). If
-the synthetic table knows no more of the real rows than of the held-out ones, it is as if which is which had been decided
+the synthetic table knows no more of the real rows than of the held-out ones, which is which might have been decided
 at random afterwards: a real row is nearest with probability ``n_real / (n_real + n_holdout)``, and the variance over
 such decisions is known exactly from how many synthetic rows each row is nearest to. The same holds for the closest
 twentieth of the synthetic rows alone, where near copies would gather.
