@@ -117,7 +117,7 @@ def test_nearest_rows_are_those_of_the_stated_distance():
     ]
     value = compare(*holed, parts=["nearest"]).values()["nearest"]
     tables = align([as_frame(table) for table in holed])
-    shares = []
+    shares, lows = [], []
     for row in range(30):
         apart = [
             [
@@ -126,10 +126,12 @@ def test_nearest_rows_are_those_of_the_stated_distance():
             ]
             for table in (0, 2)
         ]
-        gap = min(apart[0]) - min(apart[1])
-        shares.append(0.5 if abs(gap) < 1e-9 else float(gap < 0))
+        lows.append(min(apart[0]))
+        tied = [sum(each < min(*apart[0], *apart[1]) + 1e-9 for each in side) for side in apart]
+        shares.append(tied[0] / sum(tied))
     assert value["all"]["share"] == pytest.approx(np.mean(shares))
     assert value["chance"] == 40 / 60
+    assert value["distance"]["real"] == pytest.approx(np.median(lows))
 
 
 def _apart(column, tables, row, table, other):
@@ -137,9 +139,7 @@ def _apart(column, tables, row, table, other):
     if not column.ordered:
         return float(a != b)
     if np.isnan(a) or np.isnan(b):
-        return float(np.isnan(a) != np.isnan(b)) + (
-            0 if np.isnan(a) and np.isnan(b) else _rank(column, np.nanmax([a, b]))
-        )
+        return float(np.isnan(a) != np.isnan(b))
     return abs(_rank(column, a) - _rank(column, b))
 
 
@@ -147,6 +147,14 @@ def _rank(column, value):
     known = np.concatenate([column.cells[0], column.cells[2]])
     known = known[~np.isnan(known)]
     return float(((known < value).sum() + (known <= value).sum()) / (2 * len(known)))
+
+
+def test_tables_in_which_nearly_all_rows_tie_have_the_share_of_chance():
+    random = np.random.default_rng(1)
+    real, synthetic, holdout = (pl.DataFrame(random.integers(0, 2, (n, 4)), list("abcd")) for n in (300, 200, 60))
+    value = compare(real, synthetic, holdout, parts=["nearest"]).values()["nearest"]
+    for name in ("all", "closest"):
+        assert abs(value[name]["share"] - 300 / 360) < 3 * value[name]["stderr"]
 
 
 def test_without_held_out_rows_it_says_what_cannot_be_judged():

@@ -1,17 +1,17 @@
 """The distance to the closest record: are synthetic rows nearer to the rows that were learned from than to others?
 
-Every synthetic row has a nearest row among the real and the held-out ones together (a tie between the two counts half
-for each). If the synthetic table knows no more of the real rows than of the held-out ones, it is as if which is which
-had been decided at random afterwards: a real row is nearest with probability ``n_real / (n_real + n_holdout)``, and the
-variance over such decisions is known exactly from how many synthetic rows each row is nearest to. The same holds for
-the closest twentieth of the synthetic rows alone, where near copies would gather.
+Every synthetic row has a nearest row among the real and the held-out ones together (rows that tie share it evenly). If
+the synthetic table knows no more of the real rows than of the held-out ones, which is which might have been decided
+at random afterwards: a real row is nearest with probability ``n_real / (n_real + n_holdout)``, and the variance over
+such decisions is known exactly from how many synthetic rows each row is nearest to. The same holds for the closest
+twentieth of the synthetic rows alone, where near copies would gather.
 
 Distance: a column counts 1 where categories differ or one of both is blank, and the difference of the two ranks, as
 shares of all ranks, where both are numbers or dates; columns are averaged.
 """
 
 from statistics import NormalDist
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -42,14 +42,13 @@ def nearest(task: Task) -> Part:
     real, held = _pool(task)
     rows = _rows(task, len(real) + len(held))
     pool, asked = _coordinates(tables.columns, [(REAL, real), (HOLDOUT, held)], (SYNTHETIC, rows))
-    distance, place = _closest(asked, pool, len(real), task)
-    share = len(real) / (len(real) + len(held))
-    found: dict[str, Any] = {"chance": share, "rows": len(rows)}
-    low = distance.min(1)
+    everywhere = _closest(asked, pool, len(real), task)
+    low = everywhere.distance.min(1)
     near = low <= np.quantile(low, CLOSEST) + _TIE
-    for name, kept in (("all", np.ones(len(rows), dtype=bool)), ("closest", near)):
-        found[name] = _dealt(distance[kept], place[kept], len(real), len(held))
-    found["distance"] = {"real": float(np.median(distance[:, 0])), "holdout": float(np.median(distance[:, 1]))}
+    closest = _closest((asked[0][near], asked[1][near]), pool, len(real), task)
+    found: dict[str, Any] = {"chance": len(real) / (len(real) + len(held)), "rows": len(rows)}
+    found |= {"all": everywhere.judged(len(real)), "closest": closest.judged(len(real))}
+    found["distance"] = dict(zip(("real", "holdout"), np.median(everywhere.distance, 0).tolist(), strict=True))
     findings = tuple(Finding("nearest", _sentence(found, name), found[name]["flagged"]) for name in ("all", "closest"))
     return Part({"nearest": found}, findings)
 
@@ -72,35 +71,58 @@ def _rows(task: Task, pool: int) -> Array:
 def _coordinates(
     columns: tuple[Column, ...], pool: list[tuple[int, Array]], asked: tuple[int, Array]
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Ranks and codes of the pooled rows, and of those asked about; a blank number has a code, and a rank of zero."""
+    """Of the pooled rows, and of those asked about: coordinates whose absolute differences add up, and codes."""
     ranks: list[list[Array]] = [[], []]
     codes: list[list[Array]] = [[], []]
     for column in columns:
         parts = np.concatenate([column.cells[table][at] for table, at in pool]), column.cells[asked[0]][asked[1]]
-        if not column.ordered:
-            for side, cells in zip(codes, parts, strict=True):
-                side.append(cells.astype(float))
-            continue
-        known = np.sort(parts[0][~np.isnan(parts[0])])
-        for side, blanks, cells in zip(ranks, codes, parts, strict=True):
-            left, right = (np.searchsorted(known, cells, end) for end in ("left", "right"))
-            side.append(np.where(np.isnan(cells), 0, (left + right) / (2 * max(1, len(known)))))
-            if any(np.isnan(part).any() for part in parts):
-                blanks.append(np.isnan(cells).astype(float))
-    one, other = (
-        tuple(np.stack(side, 1) if side else np.zeros((n, 0)) for side in (ranks[k], codes[k]))
-        for k, n in enumerate((sum(len(at) for _, at in pool), len(asked[1])))
-    )
-    return one, other  # type: ignore[return-value]
+        for k, cells in enumerate(parts):
+            if column.ordered:
+                ranks[k] += _ranks(cells, parts[0], any(np.isnan(part).any() for part in parts))
+            else:
+                codes[k].append(cells.astype(float))
+    sizes = sum(len(at) for _, at in pool), len(asked[1])
+    one, other = ((_stacked(ranks[k], n), _stacked(codes[k], n)) for k, n in enumerate(sizes))
+    return one, other
 
 
-def _closest(asked: tuple[Array, Array], pool: tuple[Array, Array], real: int, task: Task) -> tuple[Array, Array]:
-    """Distance to the nearest real and the nearest other row ``(N, 2)``, and the places of both in the pool."""
-    size = len(pool[0])
+def _ranks(cells: Array, pool: Array, blanks: bool) -> list[Array]:
+    """Mid-ranks of numbers within the pool, as shares; where there are blanks ``v`` is ``(v/2, (1 - v)/2)`` and a blank
+    ``(3/4, 3/4)``: 1 away from every number, while two numbers stay ``|v - w|`` apart."""
+    known = np.sort(pool[~np.isnan(pool)])
+    left, right = (np.searchsorted(known, cells, end) for end in ("left", "right"))
+    rank = (left + right) / (2 * max(1, len(known)))
+    if not blanks:
+        return [rank]
+    return [np.where(np.isnan(cells), 0.75, half) for half in (rank / 2, (1 - rank) / 2)]
+
+
+def _stacked(columns: list[Array], rows: int) -> Array:
+    return np.stack(columns, 1) if columns else np.zeros((rows, 0))
+
+
+class _Nearest(NamedTuple):
+    """Of N synthetic rows: the distances to the nearest real and held-out row ``(N, 2)``, which share of the nearest
+    rows is real ``(N,)``, and how often each pooled row is nearest ``(P,)``, ties divided among all rows that tie."""
+
+    distance: Array
+    real: Array
+    counts: Array
+
+    def judged(self, real: int) -> dict[str, Any]:
+        """The share that is nearest to a real row, its error if rows had been dealt out at random, and whether it is
+        more than chance."""
+        chance, share = real / len(self.counts), float(self.real.mean())
+        stderr = dealing_error(self.counts, real) / len(self.real)
+        p_value = 1 - NormalDist().cdf((share - chance) / stderr) if stderr > 0 else 1.0
+        return {"share": share, "stderr": stderr, "p_value": p_value, "flagged": bool(p_value < LEVEL / TESTS)}
+
+
+def _closest(asked: tuple[Array, Array], pool: tuple[Array, Array], real: int, task: Task) -> _Nearest:
+    """The nearest rows of the pool, whose first ``real`` rows are real, a block at a time."""
+    size, rows = len(pool[0]), len(asked[0])
     step = max(1, _BLOCK // size)
-    rows = len(asked[0])
-    width = asked[0].shape[1] + asked[1].shape[1]
-    distance, place = np.empty((rows, 2)), np.empty((rows, 2), dtype=np.int64)
+    distance, share, counts = np.empty((rows, 2)), np.empty(rows), np.zeros(size)
     for start in range(0, rows, step):
         task.report(start, rows, "looking for nearest rows")
         part = slice(start, start + step)
@@ -109,24 +131,13 @@ def _closest(asked: tuple[Array, Array], pool: tuple[Array, Array], real: int, t
             apart += cdist(asked[0][part], pool[0], "cityblock")
         if asked[1].shape[1]:
             apart += cdist(asked[1][part], pool[1], "hamming") * asked[1].shape[1]
-        for side, (low, high) in enumerate(((0, real), (real, size))):
-            at = apart[:, low:high].argmin(1)
-            place[part, side] = at + low
-            distance[part, side] = apart[np.arange(len(at)), at + low] / width
-    return distance, place
-
-
-def _dealt(distance: Array, place: Array, real: int, held: int) -> dict[str, Any]:
-    """The share whose nearest row is real, its error if rows had been dealt out at random, and whether it is more."""
-    gap = distance[:, 0] - distance[:, 1]
-    mine = np.where(np.abs(gap) <= _TIE, 0.5, gap < 0)
-    total = real + held
-    counts = np.bincount(place[:, 0], mine, total) + np.bincount(place[:, 1], 1 - mine, total)
-    chance, share = real / total, float(mine.mean())
-    stderr = dealing_error(counts, real) / len(mine)
-    p_value = 1 - NormalDist().cdf((share - chance) / stderr) if stderr > 0 else 1.0
-    flagged = bool(p_value < LEVEL / TESTS)
-    return {"share": share, "stderr": stderr, "p_value": p_value, "flagged": flagged}
+        low = np.stack([apart[:, :real].min(1), apart[:, real:].min(1)], 1)
+        tied = (apart <= low.min(1, keepdims=True) + _TIE).astype(np.float32)
+        each = 1 / tied.sum(1)
+        distance[part] = low / len(task.tables.columns)
+        share[part] = tied[:, :real].sum(1) * each
+        counts += each @ tied
+    return _Nearest(distance, share, counts)
 
 
 def dealing_error(counts: Array, real: int) -> float:

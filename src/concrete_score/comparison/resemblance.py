@@ -27,7 +27,7 @@ def resemblance(task: Task) -> Part:
     scores = found.scores(*found.equal)
     related = _related(found)
     stderr, same = _errors(Similarity(tables, _some(found.pairs, SAMPLED_PAIRS, task)), task)
-    shape_error, trend_error = scores.errors()
+    shape_error, trend_error = scores.errors().tolist()
     columns = [
         {
             "name": column.name,
@@ -120,11 +120,16 @@ def _sentences(values: dict[str, Any], names: Sequence[str]) -> tuple[Finding, .
     if trend["pairs"]:
         pairs = _worst([(f"{p['columns'][0]!r} with {p['columns'][1]!r}", 1 - p["score"]) for p in trend["of_pairs"]])
         second = (
-            f"Pairs of columns differ in trend by {_error(trend)} on average; two tables of one law by"
-            f" {percent(trend['same_law'])}. Most: {pairs}."
+            f"Pairs of columns differ in trend by {_error(trend)} on average{_drawn(trend, len(names))};"
+            f" two tables of one law by {percent(trend['same_law'])}. Most: {pairs}."
         )
         found.append(Finding("trend", second))
     return tuple(found)
+
+
+def _drawn(trend: dict[str, Any], columns: int) -> str:
+    every = columns * (columns - 1) // 2
+    return f" ({trend['pairs']:,} of {every:,} pairs, drawn)" if trend["pairs"] < every else ""
 
 
 def _error(values: dict[str, Any]) -> str:

@@ -62,7 +62,7 @@ def tv_similarity(codes: Array, size: int, real: Array, synthetic: Array) -> flo
 def cramers_v(counts: Array) -> float:
     """The association of a table of counts ``(R, C)``, from 0 to 1; NaN where a side has one value alone.
 
-    >>> cramers_v(np.array([[5, 0], [0, 7]]))
+    >>> round(cramers_v(np.array([[5, 0], [0, 7]])), 12)
     1.0
     """
     counts = counts[counts.sum(1) > 0][:, counts.sum(0) > 0]
@@ -185,11 +185,11 @@ class Similarity:
 
     def association(self, i: int, j: int) -> float:
         """Cramér's V of a pair in the real table."""
-        (a, _), (b, _) = self._codes[i], self._codes[j]
-        places = [np.unique(codes[: self.rows[0]], return_inverse=True) for codes in (a, b)]
-        sizes = [len(values) for values, _ in places]
-        counts = np.bincount(places[0][1] * sizes[1] + places[1][1], minlength=sizes[0] * sizes[1])
-        return cramers_v(counts.reshape(sizes))
+        (a, high), (b, wide) = ((codes[: self.rows[0]], size) for codes, size in (self._codes[i], self._codes[j]))
+        if high * wide > _SPARSE * len(a):
+            (one, a), (other, b) = (np.unique(codes, return_inverse=True) for codes in (a, b))
+            high, wide = len(one), len(other)
+        return cramers_v(np.bincount(a * wide + b, minlength=high * wide).reshape(high, wide))
 
     def _shape(self, d: int, real: Array, synthetic: Array) -> float:
         if d in self._sorted:
