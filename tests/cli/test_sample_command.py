@@ -48,6 +48,28 @@ def test_conditions_hold_and_the_rest_follows_the_conditional_law(csm, run):
     assert abs(clinic.z(sum(row[1] == "41" for row in rows), 3000, p)) < 4
 
 
+@pytest.mark.parametrize(
+    ("conditions", "meets"),
+    [
+        (["age>=41"], lambda smoke, age, ill: age >= 41),
+        (["age>30", "age<55", "smoke!=no"], lambda smoke, age, ill: age == 41 and smoke == "yes"),
+        (["age in 30,55", "ill<True"], lambda smoke, age, ill: age in (30, 55) and ill == "False"),
+    ],
+)
+def test_comparisons_hold_and_their_probability_is_said(csm, run, conditions, meets):
+    words = [word for text in conditions for word in ("--given", text)]
+    code, out, err = csm("sample", run, "-n", "3000", *words)
+    assert code == 0
+    counts = Counter(rows_of(out)[1:])
+    allowed = {tuple(map(str, state)): p for state, p in zip(clinic.STATES, clinic.PMF, strict=True) if meets(*state)}
+    total = sum(allowed.values())
+    assert f"the condition has probability {total:.3g}\n" in err
+    for state, p in allowed.items():
+        count = counts.pop(state, 0)
+        assert count == 3000 * p / total if p in (0, total) else abs(clinic.z(count, 3000, p / total)) < 4
+    assert not counts
+
+
 def test_the_same_seed_gives_the_same_rows_and_another_does_not(csm, run):
     one, two, other = (csm("sample", run, "-n", "50", "--seed", seed).out for seed in ("0", "0", "1"))
     assert one == two
@@ -128,7 +150,10 @@ def test_an_existing_output_is_kept_unless_forced(csm, misused, run, tmp_path):
         (("-n", "5", "--given", "smoke=ye"), "did you mean 'yes'"),
         (("-n", "5", "--given", "smoke="), "--given"),
         (("-n", "5", "--given", "smoke=yes", "--given", "smoke=no"), "one value for 'smoke'"),
-        (("-n", "5", "--given", "smoke=yes", "--given", "age=30"), "smoke=yes"),
+        (("-n", "5", "--given", "smoke=yes", "--given", "age=30"), "probability 0 for smoke=yes, age=30"),
+        (("-n", "5", "--given", "age>55"), "--given: expected a condition that some value of 'age' meets, got age>55"),
+        (("-n", "5", "--given", "age>=41", "--given", "age<=30"), "none for age>=41 and age<=30"),
+        (("-n", "5", "--given", "age>young"), "a number to compare 'age' with"),
         (("-n", "5", "--sampler", "gibs"), "did you mean 'gibbs'"),
         (("-n", "5", "--out", "drawn.xlsx"), ".csv"),
         (("-n", "5", "--device", "warp"), "--device"),

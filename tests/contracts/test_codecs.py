@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from concrete_score import registry
 from concrete_score.codecs import Codec, ImageCodec, TableCodec, TableOptions, codec_from_json, codec_of
+from concrete_score.codecs.conditions import Condition
 from concrete_score.errors import InputError, Option
 from concrete_score.protocols import Encoded
 
@@ -126,6 +127,29 @@ def test_given_finds_each_label_by_mapping_and_by_text(codec):
     whole = {name: codec.labels(site)[-1] for site, name in enumerate(codec.names)}
     assert codec.given(whole) == {site: size - 1 for site, size in enumerate(codec.space.sizes)}
     assert codec.given(None) == codec.given([]) == {}
+
+
+@every
+def test_comparisons_part_the_values_of_a_site(codec):
+    for site, labels in enumerate(map(codec.labels, range(codec.space.num_sites))):
+
+        def left(*conditions, site=site):
+            found = codec.log_evidence(site, [Condition(site, sign, tuple(texts)) for sign, *texts in conditions])
+            assert found.shape == (codec.space.sizes[site],)
+            return found > -np.inf
+
+        for value, label in enumerate(labels):
+            assert left(("=", label)).nonzero()[0].tolist() == [value]
+            assert (left(("!=", label)) == ~left(("=", label))).all()
+            try:
+                below, above = left(("<", label)), left((">", label))
+            except InputError:  # a range is no number to compare with
+                continue
+            assert (left(("<=", label)) == (below | left(("=", label)))).all() or codec.natives(site)[value] is None
+            assert (left((">=", label)) == (above | left(("=", label)))).all() or codec.natives(site)[value] is None
+            assert not (below & above).any()
+        both = left(("in", labels[0], labels[-1]), ("!=", labels[0]))
+        assert both.nonzero()[0].tolist() == ([len(labels) - 1] if len(labels) > 1 else [])
 
 
 @every

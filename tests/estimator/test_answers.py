@@ -67,6 +67,21 @@ def test_conditions_know_the_values_in_any_spelling_and_columns_without_names_by
     assert truth.sample(20, given={"ill": True})["ill"].all()
 
 
+def test_conditions_may_be_comparisons_and_have_a_probability(fitted):
+    drawn = fitted.sample(500, given=["age>20", "age<=50", "smoke!=no"])
+    assert drawn["age"].is_between(21, 50).all()
+    assert (drawn["smoke"] == "yes").all()
+    every = fitted.codec_.decode(fitted.codec_.space.enumerate()).native()
+    chance = np.exp(fitted.score_samples(every))
+    for given, met in (
+        ({"age": [20, 35]}, every["age"].is_in([20, 35])),
+        (["age>=35", "smoke=yes"], (every["age"] >= 35) & (every["smoke"] == "yes")),
+    ):
+        found = fitted.probability(given)
+        assert found.value == pytest.approx(chance[met.to_numpy()].sum(), abs=1e-9)
+        assert found.stderr == 0
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [

@@ -6,7 +6,7 @@ and a line in the registry, under ``codecs``.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from itertools import combinations
@@ -269,11 +269,12 @@ class Codec(ABC):
     def _equality(self, key: Any, value: Any) -> Condition:
         """A condition of a mapping."""
         site = self.site_of(key)
-        if isinstance(value, list | tuple | set | frozenset):
-            if not value:
-                raise InputError(f"a value for {self.names[site]!r}", "an empty list", Option("given"))
-            return Condition(site, IN, tuple(map(_spelled, value)))
-        return Condition(site, "=", (_spelled(value),))
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            return Condition(site, "=", (_spelled(value),))
+        values = tuple(map(_spelled, value))
+        if not values:
+            raise InputError(f"a value for {self.names[site]!r}", "an empty list", Option("given"))
+        return Condition(site, IN, values)
 
     def _condition(self, text: Any) -> Condition:
         """A condition of a text."""

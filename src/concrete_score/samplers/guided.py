@@ -15,13 +15,15 @@ from torch import Tensor
 
 from concrete_score.models.layers import SiteTable, ValueTable
 from concrete_score.randomness import uniform
-from concrete_score.samplers.completions import CELLS, Known, Rows
+from concrete_score.samplers.completions import Known, Rows
 from concrete_score.samplers.evidence import Evidence
 from concrete_score.shapes import PerState, Slots, States
 from concrete_score.spaces import Space
 
 PILOT = 1024
 """Draws from which factors are learned, in each round."""
+TABLE = 2**23
+"""Conditional probabilities of pilot draws (draws × sites × values) held at once, in each round."""
 ROUNDS = 3
 """How often factors are learned anew, at most."""
 GOOD = 0.5
@@ -111,8 +113,7 @@ def guided(model: Autoregressive, evidence: Evidence, generator: torch.Generator
     >>> bool((states[:, 3] == 1).all()), bool(effective_share(log_weight) > 0.4)
     (True, True)
     """
-    width = evidence.log_weights.numel()
-    count = max(64, min(PILOT, CELLS // width))
+    count = max(64, min(PILOT, TABLE // evidence.log_weights.numel()))
     best = trial = Guided(model, evidence)
     most, pool = -1.0, []
     for _ in range(ROUNDS + 1):
