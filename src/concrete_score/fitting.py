@@ -83,7 +83,7 @@ class Plan:
         """The settings of the training."""
         return self.choice.settings
 
-    def fit_to_rows(self, rows: States, space: Space, valid: States | None, say: Say) -> "Plan":
+    def fit_to_rows(self, rows: States, space: Space, valid: Tensor | None, say: Say) -> "Plan":
         """The plan with what depends on the rows; a model that came as an object starts as it is."""
         return replace(
             self, choice=fit_to_rows(self.choice, rows, space, valid, say, start="model" not in self.objects)

@@ -1,4 +1,4 @@
-"""Graphs found by counting: without cycles, no worse than the slow search finds them, and right where the rows are clear."""
+"""Graphs found by counting: acyclic, no worse than the slow search finds them, and right where rows are clear."""
 
 import numpy as np
 import pytest

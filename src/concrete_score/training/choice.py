@@ -5,6 +5,8 @@ from dataclasses import replace
 from inspect import signature
 from typing import Any, NamedTuple
 
+from torch import Tensor
+
 from concrete_score import registry
 from concrete_score.defaults import (
     IMAGE_LR,
@@ -138,7 +140,7 @@ def fit_to_rows(
     choice: Choice,
     rows: States,
     space: Space,
-    valid: States | None = None,
+    valid: Tensor | None = None,
     say: Say = lambda message: None,
     *,
     start: bool = True,

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torch import Tensor
+
 from concrete_score.baselines.chow_liu import maximum_spanning_tree, mutual_information
 from concrete_score.baselines.counts import PSEUDO_COUNT
 from concrete_score.baselines.structure import learn_structure
@@ -43,7 +45,7 @@ class Start:
 
 
 def find_start(
-    recipe: Recipe, rows: States, space: Space, valid: States | None = None, say: Say = lambda message: None
+    recipe: Recipe, rows: States, space: Space, valid: Tensor | None = None, say: Say = lambda message: None
 ) -> Start:
     """The best start on validation; without held-out rows, the network found by BIC.
 
@@ -88,7 +90,7 @@ def _tree(rows: States, space: Space) -> tuple[int, ...]:
     return maximum_spanning_tree(mutual_information(rows[:most], space, PSEUDO_COUNT))
 
 
-def _validation(recipe: Recipe, start: Start, rows: States, space: Space, valid: States) -> float:
+def _validation(recipe: Recipe, start: Start, rows: States, space: Space, valid: Tensor) -> float:
     """The mean log-density of held-out rows under the model before its first step."""
     options = {**recipe.model_options, **start.options}
     model: Any = replace(recipe, model_options=options).build_model(space, TrainingSettings())
