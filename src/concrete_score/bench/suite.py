@@ -18,6 +18,8 @@ FIGURES = {
     "train_made": "concrete_score.bench.training:step_of_made",
     "checkpoint": "concrete_score.bench.training:checkpoint_share",
     "tables": "concrete_score.bench.tables:read_over_polars",
+    "structure": "concrete_score.bench.structure:search_over_product",
+    "structure_memory": "concrete_score.bench.structure:search_memory",
     "mh": "concrete_score.bench.samplers:mh_step",
     "informed": "concrete_score.bench.samplers:informed_step",
     "ess_step": "concrete_score.bench.samplers:ess_per_step",

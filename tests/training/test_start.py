@@ -1,0 +1,86 @@
+"""A fit starts from the best of its baselines on validation, and never ends below it."""
+
+import pytest
+import torch
+
+from concrete_score.baselines import ChowLiu, Independent
+from concrete_score.errors import InputError
+from concrete_score.models import MADE
+from concrete_score.randomness import generator
+from concrete_score.spaces import Space
+from concrete_score.targets.bayesian_network import random_network
+from concrete_score.training import TrainingSettings, fit
+from concrete_score.training import start as starting
+from concrete_score.training.choice import choose, fit_to_rows
+from concrete_score.training.recipe import Recipe
+from concrete_score.training.start import find_start
+
+
+def table(seed, count=60):
+    """Rows of a random small network, or of its columns on their own, with a few rows held out."""
+    gen = generator(seed, "table")
+    sizes = torch.randint(1, 5, (int(torch.randint(2, 7, (), generator=gen)),), generator=gen).tolist()
+    truth = random_network(sizes, seed % 3, gen)
+    return truth.space, truth.sample(count, gen).to(torch.uint8), truth.sample(25, gen).to(torch.uint8)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_fit_is_never_below_independent_columns_or_a_tree_on_validation(seed):
+    space, rows, valid = table(seed, (15, 60, 300)[seed % 3])
+    choice = fit_to_rows(choose({}, {"steps": 20, "valid_every": 5, "seed": seed}), rows, space, valid)
+    built = choice.recipe.build(space, choice.settings)
+    ended = fit(built.model, built.objective, rows, choice.settings, valid=valid)
+    for kind in (Independent, ChowLiu):
+        simple = float(kind.fit(rows, space).log_density(valid.long()).mean())
+        assert ended.best >= simple - 1e-5
+    now = built.model.log_density(valid.long()).mean().item()
+    assert now == pytest.approx(ended.best, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", [Independent, ChowLiu])
+def test_with_a_baselines_parents_and_smoothing_the_start_is_that_baseline(kind):
+    space, rows, _ = table(7)
+    simple = kind.fit(rows, space)
+    above = simple.parents if kind is ChowLiu else [-1] * space.num_sites
+    parents = [[p] if p >= 0 else [] for p in above]
+    model = MADE(space, parents=parents, pseudo_count=4.0, generator=generator(0, "w"), dtype=torch.float64)
+    model.start_from(rows)
+    states = space.enumerate()
+    assert torch.allclose(model.log_density(states), simple.log_density(states), atol=1e-12)
+
+
+def test_what_decided_is_said():
+    gen = generator(0, "rows")
+    rows = Space.bits(6).uniform(400, gen)
+    rows[:, 3:] = rows[:, :3] ^ (torch.rand(400, 3, generator=gen) < 0.1)
+    found = find_start(Recipe(), rows[:300], Space.bits(6), rows[300:])
+    assert found.why.startswith("starts from 3 dependences between columns, found in the rows by BIC: validation -")
+    assert "a Chow–Liu tree -" in found.why
+    assert "independent columns -" in found.why
+    noise = Space.bits(6).uniform(60, gen)
+    assert find_start(Recipe(), noise[:30], Space.bits(6), noise[30:]).options["parents"] == [[]] * 6
+
+
+def test_wide_tables_have_a_start_and_a_long_search_is_not_silent(monkeypatch):
+    gen, said = generator(0, "rows"), []
+    rows = Space.bits(150).uniform(200, gen).to(torch.uint8)
+    rows[:, 1] = rows[:, 0]
+    monkeypatch.setattr(starting, "Lines", lambda work, write: lambda done, total: write(f"{work}: {done} of {total}"))
+    found = find_start(Recipe(), rows[:150], Space.bits(150), rows[150:], said.append)
+    assert [0] in found.options["parents"]
+    assert any(line.startswith("dependences between 150 columns: ") for line in said)
+    monkeypatch.setattr(starting, "COLUMNS", 149)
+    assert find_start(Recipe(), rows, Space.bits(150)).what == "independent columns"
+
+
+def test_a_pseudo_count_is_a_positive_number():
+    for wrong in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(InputError, match="pseudo_count: expected a number above 0"):
+            MADE(Space.bits(2), parents=[[], []], pseudo_count=wrong, generator=generator(0, "w"))
+
+
+def test_nothing_is_searched_for_a_model_that_came_as_an_object():
+    rows = torch.tensor([[0, 0], [1, 1]] * 50)
+    kept = fit_to_rows(choose({}, {}), rows, Space.bits(2), start=False)
+    assert kept.recipe.model_options == {}
+    assert TrainingSettings.of(kept.training).steps == kept.settings.steps
