@@ -17,7 +17,7 @@ def seeded(seed=0):
 
 
 MODELS = {
-    "ising": Ising((3, 4), 0.4, field=0.3),
+    "ising": Ising((3, 3), 0.4, field=0.3),
     "open ising": Ising((2, 3), -0.7, periodic=False),
     "row": Ising((1, 5), 0.4),
     "rbm": random_rbm(6, 4, 1.0, seeded()),

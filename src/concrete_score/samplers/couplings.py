@@ -1,0 +1,248 @@
+"""Local fields of pairwise models for many chains at once, in the layout and precision that make a step cheap.
+
+States are *marks* ``(V-1, D, C)``: 1 where a site of a chain has value v = 1, 2, …; chains vary fastest, so that a
+neighbor's marks are one contiguous row. Everything is float32: its rounding moves a log-ratio by about 1e-6.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property, singledispatch
+from typing import Any, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from concrete_score.protocols import DensityModel
+from concrete_score.shapes import States
+from concrete_score.spaces import Space
+from concrete_score.targets.pairwise import Pairwise
+
+NEVER = -1e30
+"""A log-ratio that stands for -inf, and may be multiplied by 0."""
+
+
+@runtime_checkable
+class PairwiseLike(DensityModel, Protocol):
+    """A density that is a pairwise model."""
+
+    def pairwise(self) -> Pairwise:
+        """The same density by its fields and couplings."""
+        ...
+
+
+@runtime_checkable
+class Couplings(Protocol):
+    """The linear map from marks to fields, without the bias and up to a scale."""
+
+    @property
+    def scale(self) -> float: ...
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """``(V-1, D, C) -> (V-1, n, C)``."""
+        ...
+
+    def at(self, sites: Tensor) -> "Couplings":
+        """Of some sites only."""
+        ...
+
+    def of(self, site: int) -> tuple[Tensor | None, Tensor]:
+        """The sites that one site pulls at ``(n,)``, None for all, and by how much ``(V-1, n, V-1)``: [their value,
+        site, its value]."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixCouplings:
+    """One product with a matrix ``((V-1) n, (V-1) D)``."""
+
+    matrix: Tensor
+    width: int
+
+    scale = 1.0
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """One product."""
+        if self.width == 1:
+            return (self.matrix @ z[0])[None]
+        found = self.matrix @ z.reshape(self.matrix.shape[1], -1)
+        return found.reshape(self.width, -1, z.shape[-1])
+
+    def at(self, sites: Tensor) -> "MatrixCouplings":
+        rows = self.matrix.reshape(self.width, -1, self.matrix.shape[1])[:, sites]
+        return MatrixCouplings(rows.flatten(0, 1), self.width)
+
+    def of(self, site: int) -> tuple[None, Tensor]:
+        return None, self._columns[site]
+
+    @cached_property
+    def _columns(self) -> tuple[Tensor, ...]:
+        whole = self.matrix.reshape(self.width, -1, self.width, self.matrix.shape[1] // self.width)
+        return tuple(whole.permute(3, 0, 1, 2).contiguous().unbind(0))
+
+
+@dataclass(frozen=True, eq=False)
+class NeighborCouplings:
+    """Sums over neighbors.
+
+    Args:
+        other: the neighbors of each site ``(n, K)``.
+        weights: of each of them ``(n, K)``, or None where all are 1.
+        mixing: how a neighbor's value pulls at a site's ``(V-1, V-1)``, the same for all; or ``(V-1, V-1, n, K)``.
+            One of ``(1, 1)`` is the scale.
+    """
+
+    other: Tensor
+    weights: Tensor | None
+    mixing: Tensor
+
+    def __call__(self, z: Tensor) -> Tensor:
+        if self.mixing.ndim == 4:
+            width = range(len(self.mixing))
+            return torch.stack([sum(self._bag(z[b], self.mixing[a, b]) for b in width) for a in width])  # type: ignore[misc]
+        if len(z) == 1:
+            return self._bag(z[0], self.weights)[None]
+        found = torch.stack([self._bag(each, self.weights) for each in z])
+        return (self.mixing @ found.flatten(1)).reshape(found.shape)
+
+    def at(self, sites: Tensor) -> "NeighborCouplings":
+        weights = None if self.weights is None else self.weights[sites]
+        mixing = self.mixing[:, :, sites].contiguous() if self.mixing.ndim == 4 else self.mixing
+        return replace(self, other=self.other[sites], weights=weights, mixing=mixing)
+
+    def of(self, site: int) -> tuple[Tensor, Tensor]:
+        return self._pulls[site]
+
+    @cached_property
+    def _pulls(self) -> list[tuple[Tensor, Tensor]]:
+        """The other way round: whom a site pulls at, for every site."""
+        site, place = torch.arange(len(self.other), device=self.other.device)[:, None].expand_as(self.other), None
+        mixing = (
+            self.mixing if self.mixing.ndim == 4 else self.mixing[..., None, None].expand(-1, -1, *self.other.shape)
+        )
+        if self.weights is not None:
+            mixing = mixing * self.weights
+        source, target, table = self.other.flatten(), site.flatten(), mixing.flatten(2)
+        used = (table != 0).any(0).any(0)  # the rest is padding
+        source, target, table = source[used], target[used], table[..., used]
+        order = source.argsort(stable=True)
+        counts = torch.bincount(source, minlength=len(self.other)).tolist()
+        place = torch.split(order, counts)
+        return [(target[each], table[..., each].permute(0, 2, 1).contiguous()) for each in place]
+
+    @cached_property
+    def scale(self) -> float:
+        """What a call leaves to be multiplied."""
+        return float(self.mixing) if self.mixing.shape == (1, 1) else 1.0
+
+    def _bag(self, rows: Tensor, weights: Tensor | None) -> Tensor:
+        return functional.embedding_bag(self.other, rows, mode="sum", per_sample_weights=weights)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFields:
+    """Fields ``f = factor · (bias + strength · couplings(z))`` and the density they belong to.
+
+    Args:
+        space: of the states.
+        couplings: from marks to fields.
+        bias: ``(V-1, D, 1)``; `NEVER` beyond a site's size.
+        constant: ``log q(0)``.
+        strength: of the couplings; annealing between a base and a target scales them.
+        factor: an inverse temperature, or several that chains take in turn ``(R,)``.
+    """
+
+    space: Space
+    couplings: Couplings
+    bias: Tensor = field(repr=False)
+    constant: float
+    strength: float = 1.0
+    factor: Tensor | None = None
+
+    def fields(self, z: Tensor) -> Tensor:
+        """Without the factor ``(V-1, D, C)``."""
+        return torch.add(self.bias, self.couplings(z), alpha=self.strength * self.couplings.scale)
+
+    def log_density(self, z: Tensor, fields: Tensor) -> Tensor:
+        """``log q``, without the factor, from marks and their fields ``(C,)`` in float64."""
+        return ((fields + self.bias) * z).sum((0, 1), dtype=torch.float64).mul_(0.5).add_(self.constant)
+
+    def factors(self, chains: int) -> Tensor | None:
+        """The factor of each chain ``(C,)``, or one for all ``(1,)``, or None for 1."""
+        if self.factor is None or len(self.factor) == 1:
+            return self.factor
+        return self.factor.repeat(chains // len(self.factor))
+
+
+def marks(space: Space, x: States) -> Tensor:
+    """States ``(C, D)`` as marks ``(V-1, D, C)``, chains fastest.
+
+    >>> marks(Space((2, 3)), torch.tensor([[1, 2]])).squeeze(-1).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    value = torch.arange(1, max(space.sizes), device=x.device)[:, None, None]
+    return (x.T[None] == value).to(torch.float32, memory_format=torch.contiguous_format)
+
+
+def values(z: Tensor) -> States:
+    """Marks as states ``(V-1, D, C) -> (C, D)`` int64.
+
+    >>> values(marks(Space((2, 3)), torch.tensor([[1, 2], [0, 1]]))).tolist()
+    [[1, 2], [0, 1]]
+    """
+    if len(z) == 1:
+        return z[0].to(torch.int64).T
+    found = z[0].clone()
+    for v in range(2, len(z) + 1):
+        found.add_(z[v - 1], alpha=v)
+    return found.to(torch.int64).T
+
+
+@singledispatch
+def linear_fields(model: Any) -> LinearFields | None:
+    """The linear fields of a pairwise model; None for any other. ``linear_fields.register`` adds views of such models.
+
+    >>> from concrete_score.targets import Ising, pmf
+    >>> linear_fields(Ising((3, 3), 0.4)).bias.shape, linear_fields(pmf([0.5, 0.5]))
+    (torch.Size([1, 9, 1]), None)
+    """
+    return _of_pairwise(model.pairwise()) if isinstance(model, PairwiseLike) else None
+
+
+_KNOWN: WeakKeyDictionary[Pairwise, LinearFields] = WeakKeyDictionary()
+
+
+@torch.no_grad()
+def _of_pairwise(model: Pairwise) -> LinearFields:
+    """Kept while the model lives: annealing asks for it at every temperature."""
+    if model not in _KNOWN:
+        gauge = model.gauge
+        bias = gauge.bias.T.nan_to_num(neginf=NEVER).to(torch.float32)[..., None].contiguous()
+        _KNOWN[model] = LinearFields(model.space, _couplings(model), bias, float(gauge.constant))
+    return _KNOWN[model]
+
+
+def _couplings(model: Pairwise) -> Couplings:
+    width = max(model.space.sizes) - 1
+    if model.dense or not width:
+        matrix = model.matrix.permute(1, 0, 3, 2).to(torch.float32)
+        return MatrixCouplings(matrix.flatten(2).flatten(0, 1).contiguous(), width)
+    other, table = model.neighbors
+    weights, mixing = _common(table)
+    if mixing is None:
+        return NeighborCouplings(other, None, table.permute(2, 3, 0, 1).to(torch.float32).contiguous())
+    same = weights[0, 0]
+    if bool((weights == same).all()):
+        return NeighborCouplings(other, None, (same * mixing).to(torch.float32))
+    return NeighborCouplings(other, weights.to(torch.float32), mixing.to(torch.float32))
+
+
+def _common(table: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Couplings ``(D, K, V-1, V-1)`` as numbers times one matrix, where they are that exactly."""
+    flat = table.flatten(2)
+    largest = flat.square().sum(-1).flatten().argmax()
+    mixing = flat.flatten(0, 1)[largest]
+    weights = flat @ mixing / mixing.square().sum().clamp_min(torch.finfo(flat.dtype).tiny)
+    off = (flat - weights[..., None] * mixing).abs().max()
+    alike = bool(off <= 1e-12 * mixing.abs().max()) and bool(torch.equal(table, table.transpose(-1, -2)))
+    return weights, mixing.reshape(table.shape[2:]) if alike else None
