@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from concrete_score.protocols import DensityModel
+from concrete_score.protocols import DensityModel, State
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
 from concrete_score.targets.pairwise import Pairwise
@@ -196,6 +196,19 @@ def values(z: Tensor) -> States:
     for v in range(2, len(z) + 1):
         found.add_(z[v - 1], alpha=v)
     return found.to(torch.int64).T
+
+
+class MarkedState(State):
+    """Chains whose kernel remembers marks ``memory.z``: the states themselves are made when they are first read."""
+
+    def __init__(self, x: Any = None, clamped: Tensor | None = None, memory: Any = None) -> None:
+        object.__setattr__(self, "clamped", clamped)
+        object.__setattr__(self, "memory", memory)
+
+    @cached_property
+    def x(self) -> States:  # type: ignore[override]
+        """``(C, D)`` int64."""
+        return values(self.memory.z)
 
 
 @singledispatch

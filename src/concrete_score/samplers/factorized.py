@@ -17,15 +17,15 @@ from concrete_score.protocols import Info, State
 from concrete_score.randomness import float_uniform, uniform, words
 from concrete_score.samplers import matrices
 from concrete_score.samplers.base import accept, check_log_density, check_moves, check_start
-from concrete_score.samplers.couplings import NEVER, values
+from concrete_score.samplers.couplings import NEVER, MarkedState
 from concrete_score.samplers.sources import Look, Source, find_source
 from concrete_score.samplers.surrogates import check_density, other_values
 from concrete_score.spaces import Space
 
 SAFE = 1 - 2.0**-22
 """Keeps a scaled uniform below the total of float32 weights, so that nothing of weight 0 is drawn."""
-SMALL = 1e-30
-"""Products of float32 below this lose digits."""
+MANY = 2**14
+"""Probabilities from which it pays to multiply some before taking logarithms."""
 
 
 class FactorizedMemory(NamedTuple):
@@ -102,7 +102,7 @@ class Factorized:
         look = self._source.look(z)
         if look.log_density is not None:
             check_log_density(look.log_density, states)
-        return State(states, mask, self._remember(z, look, held))
+        return State(states, mask, self._precisely(self._remember(z, look, held)))
 
     @torch.no_grad()
     def step(self, state: State, generator: torch.Generator) -> tuple[State, Info]:
@@ -110,9 +110,13 @@ class Factorized:
         here: FactorizedMemory = state.memory
         z = self._draw(here, generator)
         there = self._remember(z, self._source.look(z, not self._cancels), here.held)
-        accepted = accept(self._log_accept(here, there), generator)
+        gain = self._log_accept(here, there)
+        if bool(gain.isnan().any()):  # odds at both ends beyond what float32 holds
+            here, there = self._precisely(here), self._precisely(there)
+            gain = self._log_accept(here, there)
+        accepted = accept(gain, generator)
         kept = _choose(accepted, there, here)
-        return State(values(kept.z), state.clamped, kept), Info(accepted, self._source.passes)
+        return MarkedState(None, state.clamped, kept), Info(accepted, self._source.passes)
 
     def transition_matrix(self, clamped: Tensor | None = None) -> Tensor:
         """``P`` ``(S, S)``, from the formula of Q at all pairs of states; ``clamped`` is ``(D,)``."""
@@ -139,7 +143,7 @@ class Factorized:
         look, z = self._seen(state.memory), state.memory.z.index_select(-1, order)
         log_density = None if look.log_density is None else look.log_density[order]
         known = self._remember(z, Look(log_density, look.ratios.index_select(-1, order)), state.memory.held)
-        return State(values(z), state.clamped, known)
+        return MarkedState(None, state.clamped, known)
 
     @torch.no_grad()
     def log_density(self, state: State) -> Tensor:
@@ -169,13 +173,19 @@ class Factorized:
         lean = current is None and self._cancels
         odds = self._odds(self._scaled(ratios), current, wanted=not lean)
         log_stay = _log_product(odds.stay)
-        if log_stay is None:  # odds beyond what exp can hold
-            wide = _known(self._odds(self._scaled(ratios.double()), current).log_odds)
-            log_stay = (-wide.logsumexp(0) if len(wide) > 1 else -torch.logaddexp(wide[0], wide.new_zeros(()))).sum(0)
         again = self._source.factors(z.shape[-1]) is not None or not self._source.quadratic
         return FactorizedMemory(
             z, look.log_density, ratios if again else None, odds.log_odds, odds.stay, log_stay, held
         )
+
+    def _precisely(self, memory: FactorizedMemory) -> FactorizedMemory:
+        """The same with logarithms that float64 takes of the odds, however large they are."""
+        ratios = self._scaled(self._seen(memory).ratios.double())
+        if memory.ratios is None and memory.held is not None:
+            ratios = ratios + memory.held
+        wide = _known(self._odds(ratios, _current(memory.z)).log_odds)
+        stay = -wide.logsumexp(0) if len(wide) > 1 else -torch.logaddexp(wide[0], wide.new_zeros(()))
+        return memory._replace(log_stay=stay.sum(0))
 
     def _draw(self, here: FactorizedMemory, generator: torch.Generator) -> Tensor:
         """Marks of a draw from ``Q(· | x)`` ``(V-1, D, C)``."""
@@ -210,7 +220,8 @@ def changes(stay: Tensor, generator: torch.Generator) -> Tensor:
     if stay.dtype == torch.float64:
         return torch.ge(_like(stay, generator), stay, out=torch.empty_like(stay))
     drawn = words(tuple(stay.shape if stay.is_contiguous() else stay.T.shape), generator, stay.device)
-    return torch.gt(drawn if stay.is_contiguous() else drawn.T, stay * 2.0**32 - 2.0**31, out=torch.empty_like(stay))
+    bound = torch.rsub(stay, -(2.0**31), alpha=-(2.0**32))
+    return torch.gt(drawn if stay.is_contiguous() else drawn.T, bound, out=torch.empty_like(stay))
 
 
 def draw_marks(weights: Tensor, unit: Tensor) -> Tensor:
@@ -231,20 +242,16 @@ def draw_marks(weights: Tensor, unit: Tensor) -> Tensor:
     return beyond
 
 
-def _log_product(stay: Tensor) -> Tensor | None:
-    """``Σ_d log stay`` ``(D, C) -> (C,)`` in float64; None if float32 cannot hold it. Logarithms of products of four:
-    they are what costs."""
+def _log_product(stay: Tensor) -> Tensor:
+    """``Σ_d log stay`` ``(D, C) -> (C,)`` in float64. Logarithms are what costs: of many sites, products of four."""
     fours = len(stay) // 4
-    if fours > 8 and stay.dtype == torch.float32:
-        pairs = stay[: 2 * fours] * stay[2 * fours : 4 * fours]
-        product = pairs[:fours] * pairs[fours:]
-        if 4 * fours < len(stay):
-            product[: len(stay) - 4 * fours] *= stay[4 * fours :]
-    else:
-        product = stay
-    if not float(product.amin()) > SMALL:
-        return None
-    return product.log().sum(0, dtype=torch.float64)
+    if stay.numel() < MANY or fours < 8:
+        return stay.log().sum(0, dtype=torch.float64)
+    pairs = stay[: 2 * fours] * stay[2 * fours : 4 * fours]
+    product = pairs[:fours] * pairs[fours:]
+    if 4 * fours < len(stay):
+        product[: len(stay) - 4 * fours] *= stay[4 * fours :]
+    return product.log_().sum(0, dtype=torch.float64)
 
 
 def _at(table: Tensor, z: Tensor) -> Tensor:
