@@ -101,3 +101,11 @@ def pairwise_models(draw, space, scale=1.0):
     )
     fields, couplings = tables
     return Pairwise(space, scale * fields, scale * couplings, torch.tensor(edges, dtype=torch.int64).reshape(-1, 2))
+
+
+@st.composite
+def rbms(draw, space):
+    """A small random restricted Boltzmann machine with as many visible bits as the space has sites."""
+    from concrete_score.targets import random_rbm
+
+    return random_rbm(min(4, space.num_sites), draw(st.integers(1, 3)), 1.0, draw(generators()))

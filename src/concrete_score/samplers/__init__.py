@@ -1,5 +1,7 @@
 """Samplers: kernels that step batched chains, the loops around them, and what their draws are worth (paper, 3.3)."""
 
+from concrete_score.samplers.auxiliary import Auxiliary as Auxiliary
+from concrete_score.samplers.colored import Colored as Colored
 from concrete_score.samplers.combined import Composition as Composition
 from concrete_score.samplers.combined import Tempered as Tempered
 from concrete_score.samplers.combined import Tempering as Tempering
@@ -14,6 +16,7 @@ from concrete_score.samplers.informed import Informed as Informed
 from concrete_score.samplers.langevin import MALA as MALA
 from concrete_score.samplers.langevin import Langevin as Langevin
 from concrete_score.samplers.mh import MetropolisHastings as MetropolisHastings
+from concrete_score.samplers.multi_site import DiscreteLangevin as DiscreteLangevin
 from concrete_score.samplers.multi_site import MultiSite as MultiSite
 from concrete_score.samplers.multi_site import adapt as adapt
 from concrete_score.samplers.run import Diagnosis as Diagnosis
@@ -26,3 +29,4 @@ from concrete_score.samplers.run import summarize as summarize
 from concrete_score.samplers.surrogates import Relaxable as Relaxable
 from concrete_score.samplers.surrogates import Relaxed as Relaxed
 from concrete_score.samplers.surrogates import relax as relax
+from concrete_score.samplers.sweep import Sweep as Sweep

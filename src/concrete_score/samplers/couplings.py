@@ -6,7 +6,7 @@ neighbor's marks are one contiguous row. Everything is float32: its rounding mov
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property, singledispatch
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 import torch
@@ -46,10 +46,23 @@ class Couplings(Protocol):
         """Of some sites only."""
         ...
 
-    def of(self, site: int) -> tuple[Tensor | None, Tensor]:
-        """The sites that one site pulls at ``(n,)``, None for all, and by how much ``(V-1, n, V-1)``: [their value,
-        site, its value]."""
+    def renumbered(self, places: Tensor) -> "Couplings":
+        """For marks whose site d stands at ``places[d]``."""
         ...
+
+    @property
+    def pulls(self) -> tuple["Pull", ...]:
+        """For each site, what a change of it does to the fields of the others."""
+        ...
+
+
+class Pull(NamedTuple):
+    """A column of the couplings, with their scale."""
+
+    where: Tensor | None
+    """The sites it reaches ``(n,)``; None for all of them."""
+    column: Tensor
+    """``(n, 1)`` of bits; else ``((V-1) D, V-1)`` where it reaches all, ``(V-1, n, V-1)`` where not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,13 +85,16 @@ class MatrixCouplings:
         rows = self.matrix.reshape(self.width, -1, self.matrix.shape[1])[:, sites]
         return MatrixCouplings(rows.flatten(0, 1), self.width)
 
-    def of(self, site: int) -> tuple[None, Tensor]:
-        return None, self._columns[site]
+    def renumbered(self, places: Tensor) -> "MatrixCouplings":
+        columns = self.matrix.reshape(len(self.matrix), self.width, -1)[:, :, places.argsort()]
+        return MatrixCouplings(columns.flatten(1).contiguous(), self.width)
 
     @cached_property
-    def _columns(self) -> tuple[Tensor, ...]:
-        whole = self.matrix.reshape(self.width, -1, self.width, self.matrix.shape[1] // self.width)
-        return tuple(whole.permute(3, 0, 1, 2).contiguous().unbind(0))
+    def pulls(self) -> tuple[Pull, ...]:
+        """Columns of the matrix."""
+        sites = self.matrix.shape[1] // self.width
+        columns = self.matrix.reshape(len(self.matrix), self.width, sites).permute(2, 0, 1).contiguous()
+        return tuple(Pull(None, column) for column in columns.unbind(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,25 +126,22 @@ class NeighborCouplings:
         mixing = self.mixing[:, :, sites].contiguous() if self.mixing.ndim == 4 else self.mixing
         return replace(self, other=self.other[sites], weights=weights, mixing=mixing)
 
-    def of(self, site: int) -> tuple[Tensor, Tensor]:
-        return self._pulls[site]
+    def renumbered(self, places: Tensor) -> "NeighborCouplings":
+        return replace(self, other=places[self.other])
 
     @cached_property
-    def _pulls(self) -> list[tuple[Tensor, Tensor]]:
-        """The other way round: whom a site pulls at, for every site."""
-        site, place = torch.arange(len(self.other), device=self.other.device)[:, None].expand_as(self.other), None
-        mixing = (
-            self.mixing if self.mixing.ndim == 4 else self.mixing[..., None, None].expand(-1, -1, *self.other.shape)
-        )
-        if self.weights is not None:
-            mixing = mixing * self.weights
-        source, target, table = self.other.flatten(), site.flatten(), mixing.flatten(2)
-        used = (table != 0).any(0).any(0)  # the rest is padding
-        source, target, table = source[used], target[used], table[..., used]
-        order = source.argsort(stable=True)
-        counts = torch.bincount(source, minlength=len(self.other)).tolist()
-        place = torch.split(order, counts)
-        return [(target[each], table[..., each].permute(0, 2, 1).contiguous()) for each in place]
+    def pulls(self) -> tuple[Pull, ...]:
+        """The other way round: whom a site reaches, for every site."""
+        sites = len(self.other)
+        target = torch.arange(sites, device=self.other.device)[:, None].expand_as(self.other).flatten()
+        table = self.mixing if self.mixing.ndim == 4 else self.mixing[..., None, None].expand(-1, -1, *self.other.shape)
+        table = (table if self.weights is None else table * self.weights).flatten(2)
+        used = (table != 0).flatten(0, 1).any(0)  # the rest is padding
+        source, target, table = self.other.flatten()[used], target[used], table[..., used]
+        groups = torch.split(source.argsort(stable=True), torch.bincount(source, minlength=sites).tolist())
+        if len(table) == 1:
+            return tuple(Pull(target[each], table[0, 0, each, None].contiguous()) for each in groups)
+        return tuple(Pull(target[each], table[..., each].permute(0, 2, 1).contiguous()) for each in groups)
 
     @cached_property
     def scale(self) -> float:
@@ -206,7 +219,7 @@ class MarkedState(State):
         object.__setattr__(self, "memory", memory)
 
     @cached_property
-    def x(self) -> States:  # type: ignore[override]
+    def x(self) -> States:
         """``(C, D)`` int64."""
         return values(self.memory.z)
 
