@@ -2,9 +2,11 @@
 
 import hashlib
 from math import prod
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.random.bit_generator import ISeedSequence
 
 
 def generator(seed: int, stream: str = "", step: int = 0, device: str | torch.device = "cpu") -> torch.Generator:
@@ -30,7 +32,7 @@ def uniform(
     return torch.rand(shape, generator=generator, dtype=dtype, device=generator.device).to(device)
 
 
-MANY = 4096
+MANY = 2048
 """From so many numbers on, words of a faster generator, seeded anew by the given one, cost less than its own."""
 
 
@@ -49,9 +51,20 @@ def words(shape: tuple[int, ...], generator: torch.Generator, device: torch.devi
     if generator.device.type != "cpu" or count < MANY:
         whole = torch.randint(-(2**31), 2**31, shape, generator=generator, device=generator.device, dtype=torch.int32)
         return whole.to(device, torch.float32)
-    seed = int(torch.randint(2**63 - 1, (), generator=generator))
-    raw = np.random.SFC64(seed).random_raw((count + 1) // 2).view(np.int32)
-    return torch.from_numpy(raw)[:count].to(device, torch.float32).reshape(shape)
+    seed = torch.randint(-(2**63), 2**63 - 1, (3,), generator=generator).numpy().view(np.uint64)
+    fast = np.random.SFC64(_Seed(seed))  # type: ignore[arg-type]  # any seed sequence will do
+    raw = fast.random_raw((count + 1) // 2).view(np.int32)
+    return torch.from_numpy(raw[:count]).to(device, torch.float32).view(shape)
+
+
+class _Seed(ISeedSequence):
+    """A state that is random already and need not be hashed, which would take longer than small draws."""
+
+    def __init__(self, state: Any) -> None:
+        self.state = state
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Any:
+        return self.state
 
 
 def float_uniform(shape: tuple[int, ...], generator: torch.Generator, device: torch.device) -> torch.Tensor:

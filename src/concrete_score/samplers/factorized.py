@@ -28,38 +28,45 @@ MANY = 2**14
 """Probabilities from which it pays to multiply some before taking logarithms."""
 
 
+class Odds(NamedTuple):
+    """What a rule makes of log-ratios."""
+
+    log_odds: Tensor | None
+    """Of every change against staying ``(1 | V, D, C)``, 0 at the current value; None if it was not asked for."""
+    stay: Tensor
+    """The probability of staying ``(D, C)``."""
+
+
 class FactorizedMemory(NamedTuple):
     """What is known at a chain's state; None stands for what no later step needs."""
 
     z: Tensor
     """Marks ``(V-1, D, C)``."""
-    log_density: Tensor | None
-    """``(C,)`` in float64, without the chain's factor."""
-    ratios: Tensor | None
-    """``(1 | V, D, C)``, likewise; `NEVER` at clamped sites."""
-    log_odds: Tensor | None
-    """Of every change against staying ``(1 | V, D, C)``; 0 at the current value."""
     stay: Tensor
-    """The probability of staying ``(D, C)``."""
+    """``(D, C)``."""
     log_stay: Tensor
     """``Σ_d log stay`` ``(C,)`` in float64."""
+    log_odds: Tensor | None
+    """``(1 | V, D, C)``."""
+    ratios: Tensor | None
+    """The look: `NEVER` at clamped sites."""
+    log_density: Tensor | None
+    inner: Tensor | None
     held: Tensor | None
     """`NEVER` at clamped sites, else 0 ``(D, C)``."""
 
-
-class Odds(NamedTuple):
-    """What a rule makes of log-ratios."""
-
-    log_odds: Tensor | None
-    """``(1 | V, D, C)``, 0 at the current value; None if it was not asked for."""
-    stay: Tensor
-    """``(D, C)``."""
+    @property
+    def look(self) -> Look:
+        """What the source saw."""
+        return Look(self.ratios, self.log_density, self.inner)
 
 
 class Factorized:
     """A kernel with ``Q(y|x) = Π_d Q_d(y_d|x)``; a final class gives ``model``, ``step_size`` and the rule `_odds`.
 
-    Exact and reversible whatever the rule.
+    Exact and reversible whatever the rule. Where odds are ``α √ratio`` (`_balanced`) and sites are bits, the changed
+    sites' terms of ``Q(x|y) / Q(y|x)`` are the trapezoidal rule for the density's own difference, and only its error,
+    `Source.excess`, is left beside the normalizers; for pairwise models it is 0.
     """
 
     model: Any
@@ -86,7 +93,7 @@ class Factorized:
 
     @property
     def _balanced(self) -> bool:
-        """Whether odds are proportional to the root of the ratio: then a quadratic density cancels them."""
+        """Whether odds are proportional to the root of the ratio."""
         return False
 
     @property
@@ -108,23 +115,23 @@ class Factorized:
     def step(self, state: State, generator: torch.Generator) -> tuple[State, Info]:
         """One proposal for all sites of every chain; one look, at the proposals."""
         here: FactorizedMemory = state.memory
-        z = self._draw(here, generator)
+        z, change = self._draw(here, generator)
         there = self._remember(z, self._source.look(z, not self._cancels), here.held)
-        gain = self._log_accept(here, there)
-        if bool(gain.isnan().any()):  # odds at both ends beyond what float32 holds
+        gain = self._log_accept(here, there, change)
+        if isfinite(float(gain.sum())):
+            accepted = uniform((len(gain),), generator, gain.device).log_() < gain
+        else:  # odds beyond what float32 holds, or a state that cannot be
             here, there = self._precisely(here), self._precisely(there)
-            gain = self._log_accept(here, there)
-        accepted = accept(gain, generator)
-        kept = _choose(accepted, there, here)
-        return MarkedState(None, state.clamped, kept), Info(accepted, self._source.passes)
+            accepted = accept(self._log_accept(here, there, change), generator)
+        return MarkedState(None, state.clamped, _choose(accepted, there, here)), Info(accepted, self._source.passes)
 
     def transition_matrix(self, clamped: Tensor | None = None) -> Tensor:
         """``P`` ``(S, S)``, from the formula of Q at all pairs of states; ``clamped`` is ``(D,)``."""
         states = self.space.enumerate(matrices.LIMIT)
         with torch.no_grad():
             z = self._source.marks(states)
-            odds = self._odds(self._scaled(self._source.look(z).ratios.double()), _current(z.double())).log_odds
-        others = _known(odds).permute(2, 1, 0)
+            ratios = self._scaled(_known(self._source.look(z).ratios).double())
+            others = _known(self._odds(ratios, _current(z.double())).log_odds).permute(2, 1, 0)
         if others.shape[-1] > 1:
             others = others.gather(-1, other_values(self.space, states))
         log_proposal = matrices.factorized_proposal(self.space, others, clamped)
@@ -134,16 +141,13 @@ class Factorized:
     def with_step_size(self, step_size: float, state: State) -> tuple[Any, State]:
         """The kernel of another step size, and the same chains as it remembers them."""
         kernel = replace(self, step_size=step_size)  # type: ignore[type-var]
-        z, held = state.memory.z, state.memory.held
-        return kernel, replace(state, memory=kernel._remember(z, self._seen(state.memory), held))
+        return kernel, replace(state, memory=kernel._again(state.memory, state.memory.z))
 
     @torch.no_grad()
     def reorder(self, state: State, order: Tensor) -> State:
-        """Chain i at the state of chain ``order[i]``, at its own temperature. Clamped sites must agree."""
-        look, z = self._seen(state.memory), state.memory.z.index_select(-1, order)
-        log_density = None if look.log_density is None else look.log_density[order]
-        known = self._remember(z, Look(log_density, look.ratios.index_select(-1, order)), state.memory.held)
-        return MarkedState(None, state.clamped, known)
+        """Chain i at the state of chain ``order[i]``, at its own temperature; one look. Clamped sites must agree."""
+        z = state.memory.z.index_select(-1, order)
+        return MarkedState(None, state.clamped, self._again(state.memory, z))
 
     @torch.no_grad()
     def log_density(self, state: State) -> Tensor:
@@ -152,63 +156,70 @@ class Factorized:
         return known if known is not None else _known(self._source.look(state.memory.z).log_density)
 
     @cached_property
+    def _lean(self) -> bool:
+        """Whether bits change by odds ``α √ratio``."""
+        return self._balanced and max(self.space.sizes) == 2
+
+    @cached_property
     def _cancels(self) -> bool:
         """Whether the acceptance is the ratio of normalizers alone."""
         return self._balanced and self._source.quadratic
 
-    def _seen(self, memory: FactorizedMemory) -> Look:
-        if memory.ratios is None:
-            return self._source.look(memory.z, memory.log_density is not None)
-        return Look(memory.log_density, memory.ratios)
+    def _scaled(self, value: Tensor) -> Tensor:
+        factors = self._source.factors(value.shape[-1])
+        return value if factors is None else value * factors.to(value)
 
-    def _scaled(self, ratios: Tensor) -> Tensor:
-        factors = self._source.factors(ratios.shape[-1])
-        return ratios if factors is None else ratios * factors.to(ratios)
+    def _again(self, memory: FactorizedMemory, z: Tensor) -> FactorizedMemory:
+        return self._precisely(self._remember(z, self._source.look(z, not self._cancels), memory.held))
 
     def _remember(self, z: Tensor, look: Look, held: Tensor | None) -> FactorizedMemory:
-        """The odds at a look; clamped sites have none. What costs a look to have again is kept where it is needed."""
-        current, ratios = _current(z), look.ratios
+        """The odds at a look; clamped sites have none."""
+        ratios, current = _known(look.ratios), None if len(z) == 1 else _current(z)
         if held is not None:
             ratios = ratios + (held if current is None else held * (1 - current))
-        lean = current is None and self._cancels
-        odds = self._odds(self._scaled(ratios), current, wanted=not lean)
-        log_stay = _log_product(odds.stay)
-        again = self._source.factors(z.shape[-1]) is not None or not self._source.quadratic
+        odds = self._odds(self._scaled(ratios), current, wanted=not self._lean)
+        kept = None if self._cancels or look.inner is not None else ratios
+        log_density = None if self._cancels else look.log_density
         return FactorizedMemory(
-            z, look.log_density, ratios if again else None, odds.log_odds, odds.stay, log_stay, held
+            z, odds.stay, _log_product(odds.stay), odds.log_odds, kept, log_density, look.inner, held
         )
 
     def _precisely(self, memory: FactorizedMemory) -> FactorizedMemory:
         """The same with logarithms that float64 takes of the odds, however large they are."""
-        ratios = self._scaled(self._seen(memory).ratios.double())
-        if memory.ratios is None and memory.held is not None:
-            ratios = ratios + memory.held
-        wide = _known(self._odds(ratios, _current(memory.z)).log_odds)
+        ratios, current = memory.ratios, _current(memory.z)
+        if ratios is None:
+            ratios = _known(self._source.look(memory.z).ratios)
+            if memory.held is not None:
+                ratios = ratios + (memory.held if current is None else memory.held * (1 - current))
+        wide = _known(self._odds(self._scaled(ratios.double()), current).log_odds)
         stay = -wide.logsumexp(0) if len(wide) > 1 else -torch.logaddexp(wide[0], wide.new_zeros(()))
         return memory._replace(log_stay=stay.sum(0))
 
-    def _draw(self, here: FactorizedMemory, generator: torch.Generator) -> Tensor:
-        """Marks of a draw from ``Q(· | x)`` ``(V-1, D, C)``."""
+    def _draw(self, here: FactorizedMemory, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """Marks of a draw from ``Q(· | x)`` ``(V-1, D, C)``; of bits, also which change."""
         if len(here.z) == 1:
             change = changes(here.stay, generator)
-            return torch.ne(here.z, change, out=torch.empty_like(here.z))
-        return draw_marks(_known(here.log_odds).exp(), _like(here.stay, generator))
+            return torch.ne(here.z, change, out=torch.empty_like(here.z)), change[None]
+        return draw_marks(_known(here.log_odds).exp(), _like(here.stay, generator)), None
 
-    def _log_accept(self, here: FactorizedMemory, there: FactorizedMemory) -> Tensor:
+    def _log_accept(self, here: FactorizedMemory, there: FactorizedMemory, change: Tensor | None) -> Tensor:
         """``log [q(y) Q(x|y) / (q(x) Q(y|x))]`` ``(C,)``."""
         gain = there.log_stay - here.log_stay
         if self._cancels:
             return gain
-        log_density = _known(there.log_density)
-        gain = gain + self._scaled(log_density - _known(here.log_density))
-        new, old = _known(there.log_odds), _known(here.log_odds)
-        if len(here.z) == 1:
-            change = torch.ne(here.z, there.z, out=torch.empty_like(here.z))
-            gain = gain + ((new - old) * change).sum((0, 1), dtype=torch.float64)
+        if self._lean and change is not None:
+            gain += self._scaled(self._source.excess(here.look, there.look, change))
         else:
-            gain = gain + (_at(new, here.z) - _at(old, there.z)).sum(0, dtype=torch.float64)
+            gain += self._scaled(_known(there.log_density) - _known(here.log_density))
+            new, old = _known(there.log_odds), _known(here.log_odds)
+            if change is not None:
+                gain += ((new - old) * change).sum((0, 1), dtype=torch.float64)
+            else:
+                gain += (_at(new, here.z) - _at(old, there.z)).sum(0, dtype=torch.float64)
+        if there.log_density is None:
+            return gain
         # Back from an impossible state nothing is known.
-        return gain.masked_fill(log_density == -torch.inf, -torch.inf)
+        return gain.masked_fill_(there.log_density == -torch.inf, -torch.inf)
 
     @cached_property
     def _source(self) -> Source:
@@ -219,9 +230,10 @@ def changes(stay: Tensor, generator: torch.Generator) -> Tensor:
     """1.0 with probability ``1 - stay``, else 0.0 ``(D, C)``; never where it is 1."""
     if stay.dtype == torch.float64:
         return torch.ge(_like(stay, generator), stay, out=torch.empty_like(stay))
-    drawn = words(tuple(stay.shape if stay.is_contiguous() else stay.T.shape), generator, stay.device)
+    turned = not stay.is_contiguous()
+    drawn = words(tuple(stay.T.shape if turned else stay.shape), generator, stay.device)
     bound = torch.rsub(stay, -(2.0**31), alpha=-(2.0**32))
-    return torch.gt(drawn if stay.is_contiguous() else drawn.T, bound, out=torch.empty_like(stay))
+    return torch.gt(drawn.T if turned else drawn, bound, out=bound)
 
 
 def draw_marks(weights: Tensor, unit: Tensor) -> Tensor:
@@ -248,7 +260,7 @@ def _log_product(stay: Tensor) -> Tensor:
     if stay.numel() < MANY or fours < 8:
         return stay.log().sum(0, dtype=torch.float64)
     pairs = stay[: 2 * fours] * stay[2 * fours : 4 * fours]
-    product = pairs[:fours] * pairs[fours:]
+    product = pairs[:fours].mul_(pairs[fours:])
     if 4 * fours < len(stay):
         product[: len(stay) - 4 * fours] *= stay[4 * fours :]
     return product.log_().sum(0, dtype=torch.float64)
@@ -269,10 +281,8 @@ def _like(stay: Tensor, generator: torch.Generator) -> Tensor:
     """Uniforms in the layout of ``stay`` ``(D, C)``."""
     turned = not stay.is_contiguous()
     shape = tuple(stay.T.shape if turned else stay.shape)
-    if stay.dtype == torch.float64:
-        unit = uniform(shape, generator, stay.device)
-    else:
-        unit = float_uniform(shape, generator, stay.device)
+    draw = uniform if stay.dtype == torch.float64 else float_uniform
+    unit = draw(shape, generator, stay.device)
     return unit.T if turned else unit
 
 

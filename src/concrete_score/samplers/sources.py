@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from concrete_score.protocols import HiddenUnits, LocalFields
 from concrete_score.samplers.couplings import NEVER, LinearFields, linear_fields, marks, values
@@ -21,12 +22,14 @@ from concrete_score.targets.boltzmann import RBM
 
 
 class Look(NamedTuple):
-    """What is seen at some states; neither is multiplied by the chains' factors."""
+    """What is seen at some states; none of it is multiplied by the chains' factors."""
 
-    log_density: Tensor | None
+    ratios: Tensor | None
+    """``(1, D, C)`` or ``(V, D, C)``; None once it is no longer needed."""
+    log_density: Tensor | None = None
     """``(C,)`` in float64; None where it was not asked for and costs extra."""
-    ratios: Tensor
-    """``(1, D, C)`` or ``(V, D, C)``."""
+    inner: Tensor | None = None
+    """What else a source wants to know of a state, chains last."""
 
 
 @runtime_checkable
@@ -42,7 +45,7 @@ class Source(Protocol):
 
     @property
     def quadratic(self) -> bool:
-        """Whether ``log q(y) - log q(x)`` is half of ``Σ [r_d(x → y_d) - r_d(y → x_d)]`` over the changed sites."""
+        """Whether `excess` is always 0."""
         ...
 
     def marks(self, x: States) -> Tensor:
@@ -51,6 +54,13 @@ class Source(Protocol):
 
     def look(self, z: Tensor, density: bool = True) -> Look:
         """At marks; ``density=False`` where its log-density is not needed."""
+        ...
+
+    def excess(self, here: Look, there: Look, change: Tensor) -> Tensor:
+        """``log q(y) - log q(x) - ½ Σ_d [r_d(x → y_d) - r_d(y → x_d)]`` over the changed bits ``(1, D, C)``: ``(C,)``.
+
+        What the ratios at both ends do not explain, by the trapezoidal rule; 0 where the density is quadratic.
+        """
         ...
 
     def factors(self, chains: int) -> Tensor | None:
@@ -67,6 +77,13 @@ class _Plain:
 
     def marks(self, x: States) -> Tensor:
         return marks(self.space, x)
+
+    def excess(self, here: Look, there: Look, change: Tensor) -> Tensor:
+        """From the ratios themselves."""
+        if here.ratios is None or there.ratios is None or here.log_density is None or there.log_density is None:
+            raise RuntimeError("what was not remembered is needed")  # pragma: no cover
+        steps = ((there.ratios - here.ratios) * change).sum((0, 1), dtype=torch.float64)
+        return there.log_density - here.log_density + steps / 2
 
     def factors(self, chains: int) -> Tensor | None:
         return None
@@ -90,7 +107,10 @@ class LinearSource:
 
     def look(self, z: Tensor, density: bool = True) -> Look:
         fields = self.linear.fields(z)
-        return Look(self.linear.log_density(z, fields) if density else None, ratios_of(z, fields))
+        return Look(ratios_of(z, fields), self.linear.log_density(z, fields) if density else None)
+
+    def excess(self, here: Look, there: Look, change: Tensor) -> Tensor:
+        return change.new_zeros(change.shape[-1])
 
     def factors(self, chains: int) -> Tensor | None:
         return self.linear.factors(chains)
@@ -109,7 +129,7 @@ class FormulaSource(_Plain):
     def look(self, z: Tensor, density: bool = True) -> Look:
         x = values(z)
         fields = self.model.local_fields(x).to(torch.float32).nan_to_num(neginf=NEVER)
-        return Look(self.model.log_density(x).double(), ratios_of(z, fields.permute(2, 1, 0).contiguous()))
+        return Look(ratios_of(z, fields.permute(2, 1, 0).contiguous()), self.model.log_density(x).double())
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,20 +143,30 @@ class RBMSource(_Plain):
         return self.model.space
 
     def look(self, z: Tensor, density: bool = True) -> Look:
-        wide, slim, bias = self._parts
-        inner = wide @ z[0].double()
-        inner[:-1] += self.model.hidden_bias.to(z.device)[:, None]
+        weights, across, hidden_bias, bias = self._parts
+        # The last row is the visible bias, and its sum over the bits that are 1.
+        inner = torch.addmm(hidden_bias, across, z[0])
         hidden = inner[:-1]
-        log_density = inner[-1] + torch.logaddexp(hidden, hidden.new_zeros(())).sum(0)
-        fields = torch.addmm(bias, slim, hidden.sigmoid().float())
-        return Look(log_density, ratios_of(z, fields[None]))
+        gate = hidden.sigmoid()
+        log_density = functional.softplus(hidden).sum(0).add_(inner[-1]).double()
+        fields = torch.addmm(bias, weights, gate)
+        return Look(ratios_of(z, fields[None]), log_density, torch.stack([inner[:-1], gate]))
+
+    def excess(self, here: Look, there: Look, change: Tensor) -> Tensor:
+        """``Σ_j [softplus(a_j) - softplus(a_j') …]`` of the hidden units alone: the visible bias drops out."""
+        if here.inner is None or there.inner is None:
+            raise RuntimeError("what was not remembered is needed")  # pragma: no cover
+        new, old = there.inner[0], here.inner[0]
+        gain = functional.softplus(new) - functional.softplus(old)
+        return (gain - (new - old) * (there.inner[1] + here.inner[1]) / 2).sum(0, dtype=torch.float64)
 
     @cached_property
-    def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Weights and visible bias ``(H + 1, V)`` in float64; weights and bias in float32."""
+    def _parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Weights ``(V, H)``, the same across and the visible bias ``(H + 1, V)``, both biases, in float32."""
         model = self.model
-        wide = torch.cat([model.weights.T, model.visible_bias[None]]).contiguous()
-        return wide, model.weights.float(), model.visible_bias.float()[:, None]
+        across = torch.cat([model.weights.T, model.visible_bias[None]]).float().contiguous()
+        hidden = torch.cat([model.hidden_bias, model.hidden_bias.new_zeros(1)]).float()[:, None]
+        return model.weights.float(), across, hidden, model.visible_bias.float()[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +193,7 @@ class GradientSource(_Plain):
         fields = slope.permute(2, 1, 0)
         if self._beyond is not None:
             fields = torch.where(self._beyond.to(fields.device), NEVER, fields)
-        return Look(value.detach().double(), ratios_of(z, fields))
+        return Look(ratios_of(z, fields), value.detach().double())
 
     @cached_property
     def _dtype(self) -> torch.dtype:
@@ -195,9 +225,9 @@ class DensitySource(_Plain):
         local = self.exact.look(x)
         others = local.others.to(torch.float32).nan_to_num(nan=NEVER, posinf=-NEVER, neginf=NEVER)
         if len(z) == 1:
-            return Look(local.log_density, others.permute(2, 1, 0).contiguous())
+            return Look(others.permute(2, 1, 0).contiguous(), local.log_density)
         table = others.new_zeros(*x.shape, len(z) + 1).scatter_(-1, other_values(self.space, x), others)
-        return Look(local.log_density, table.permute(2, 1, 0).contiguous())
+        return Look(table.permute(2, 1, 0).contiguous(), local.log_density)
 
 
 def ratios_of(z: Tensor, fields: Tensor) -> Tensor:
