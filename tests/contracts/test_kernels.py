@@ -35,6 +35,7 @@ OPTIONS = {
     "informed": lambda draw: {"balancing": draw(st.sampled_from(["sqrt", "barker", "min", "max"]))},
     "gwg": lambda draw: {"balancing": draw(st.sampled_from(["sqrt", "barker", "min", "max"]))},
     "dlmc": lambda draw: {"step_size": draw(st.sampled_from([0.05, 0.5, 3.0]))},
+    "path_auxiliary": lambda draw: {"step_size": draw(st.sampled_from([1.0, 2.0]))},
     "colored": lambda draw: {"backwards": draw(st.booleans())},
     "multi_site": lambda draw: {
         "step_size": draw(st.sampled_from([0.05, 0.5, 3.0])),
@@ -51,7 +52,7 @@ MODELS = {
     "auxiliary": rbms,
 }
 """Kernels for models of a certain structure; all others run on any density."""
-SMALL = {"tempering": 6}  # its matrix is over products of states
+SMALL = {"tempering": 6, "path_auxiliary": 12}  # their matrices are over products of states, and over paths
 
 every = pytest.mark.parametrize("name", [name for name in registry.names("kernels") if name not in EXEMPT])
 

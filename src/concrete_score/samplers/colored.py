@@ -23,6 +23,7 @@ from concrete_score.samplers.couplings import Couplings, LinearFields, MarkedSta
 from concrete_score.samplers.factorized import draw_marks
 from concrete_score.samplers.gibbs import site_matrix
 from concrete_score.samplers.surrogates import check_density
+from concrete_score.samplers.tempered import TemperedCopies
 from concrete_score.spaces import Space
 
 
@@ -131,7 +132,10 @@ class Colored:
     def _engine(self) -> "Engine":
         linear = linear_fields(self.model)
         if linear is None or self._plan is None:
-            return GeneralEngine(self.model, self.classes[::-1] if self.backwards else self.classes)
+            forward = self.classes[::-1] if self.backwards else self.classes
+            if isinstance(self.model, TemperedCopies):
+                return GeneralEngine(self.model.model, forward, torch.tensor(self.model.inverse_temperatures).double())
+            return GeneralEngine(self.model, forward)
         return LinearEngine(linear, self._plan)
 
 
@@ -249,6 +253,8 @@ class GeneralEngine:
 
     model: DensityModel
     classes: tuple[Tensor, ...]
+    betas: Tensor | None = None
+    """Inverse temperatures that chains take in turn."""
 
     @property
     def passes(self) -> int:
@@ -264,6 +270,8 @@ class GeneralEngine:
         for sites in reversed(self.classes) if backwards else self.classes:
             at = sites.to(x.device)
             logits = self._logits(x, at)
+            if self.betas is not None:
+                logits = logits * self.betas.to(x.device).repeat(len(x) // len(self.betas))[:, None, None]
             unit = uniform((*logits.shape[:-1], 1), generator, x.device)
             drawn = draw_categories(logits, unit).squeeze(-1)
             x[:, at] = drawn if state.clamped is None else torch.where(state.clamped[:, at], x[:, at], drawn)
