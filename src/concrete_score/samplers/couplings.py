@@ -4,8 +4,9 @@ States are *marks* ``(V-1, D, C)``: 1 where a site of a chain has value v = 1, 2
 neighbor's marks are one contiguous row. Everything is float32: its rounding moves a log-ratio by about 1e-6.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, singledispatch
+from functools import cached_property, lru_cache, singledispatch
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
@@ -18,6 +19,8 @@ from concrete_score.shapes import States
 from concrete_score.spaces import Space
 from concrete_score.targets.pairwise import Pairwise
 
+BLOCK = 32
+"""Sites whose couplings among each other a sweep applies one by one."""
 NEVER = -1e30
 """A log-ratio that stands for -inf, and may be multiplied by 0."""
 
@@ -65,6 +68,18 @@ class Pull(NamedTuple):
     """``(n, 1)`` of bits; else ``((V-1) D, V-1)`` where it reaches all, ``(V-1, n, V-1)`` where not."""
 
 
+class Triangles(NamedTuple):
+    """Couplings of bits, sites in the order of a sweep."""
+
+    order: Tensor
+    back: Tensor
+    """Where each site stands in the order."""
+    upper: Tensor
+    """What pulls at a site from those that come after it ``(D, D)``."""
+    blocks: tuple[tuple[int, int, Tensor, tuple[Tensor, ...]], ...]
+    """From, to, couplings to all earlier blocks ``(n, from)``, and columns of those within ``(n, 1)``, 0 upwards."""
+
+
 @dataclass(frozen=True, eq=False)
 class MatrixCouplings:
     """One product with a matrix ``((V-1) n, (V-1) D)``."""
@@ -89,12 +104,28 @@ class MatrixCouplings:
         columns = self.matrix.reshape(len(self.matrix), self.width, -1)[:, :, places.argsort()]
         return MatrixCouplings(columns.flatten(1).contiguous(), self.width)
 
+    def triangles(self, order: Sequence[int]) -> Triangles:
+        """The couplings of bits for a sweep in some order; kept for the last ones asked for."""
+        return _triangles(self, tuple(order))
+
     @cached_property
     def pulls(self) -> tuple[Pull, ...]:
         """Columns of the matrix."""
         sites = self.matrix.shape[1] // self.width
         columns = self.matrix.reshape(len(self.matrix), self.width, sites).permute(2, 0, 1).contiguous()
         return tuple(Pull(None, column) for column in columns.unbind(0))
+
+
+@lru_cache(maxsize=8)
+def _triangles(couplings: MatrixCouplings, order: tuple[int, ...]) -> Triangles:
+    sites = torch.tensor(order, device=couplings.matrix.device)
+    matrix = couplings.matrix[sites][:, sites]
+    blocks = []
+    for start in range(0, len(order), BLOCK):
+        end = min(start + BLOCK, len(order))
+        inside = matrix[start:end, start:end].tril(-1).T[..., None].contiguous().unbind(0)
+        blocks.append((start, end, matrix[start:end, :start].contiguous(), inside))
+    return Triangles(sites, sites.argsort(), matrix.triu(1), tuple(blocks))
 
 
 @dataclass(frozen=True, eq=False)

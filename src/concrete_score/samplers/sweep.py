@@ -15,7 +15,14 @@ from concrete_score.errors import InputError
 from concrete_score.protocols import Info, State
 from concrete_score.randomness import float_uniform, words
 from concrete_score.samplers.base import check_log_density, check_moves, check_start
-from concrete_score.samplers.couplings import LinearFields, MarkedState, linear_fields, marks
+from concrete_score.samplers.couplings import (
+    LinearFields,
+    MarkedState,
+    MatrixCouplings,
+    Triangles,
+    linear_fields,
+    marks,
+)
 from concrete_score.samplers.factorized import draw_marks
 from concrete_score.samplers.gibbs import systematic
 from concrete_score.samplers.surrogates import check_density
@@ -119,24 +126,39 @@ class Sweep:
     def _bits(self, memory: SweepMemory, generator: torch.Generator) -> Tensor:
         """A bit becomes 1 where its field is above a logistic draw: all draws are made beforehand."""
         old = memory.z[0]
+        bounds = self._bounds(old, memory.held, generator)
+        couplings = self._linear.couplings
+        if isinstance(couplings, MatrixCouplings):
+            return self._blocks(couplings.triangles(self.order or ()), old, bounds)[None]
         fields, new, change = self._linear.fields(memory.z)[0], torch.empty_like(old), torch.empty_like(old[0])
-        bounds = self._bounds(old, memory.held, generator).unbind(0)
-        rows, news, olds, pulls = fields.unbind(0), new.unbind(0), old.unbind(0), self._linear.couplings.pulls
-        strength = self._linear.strength
+        rows, news, olds, limits = (table.unbind(0) for table in (fields, new, old, bounds))
         for d in self.order or ():
-            torch.gt(rows[d], bounds[d], out=news[d])
+            torch.gt(rows[d], limits[d], out=news[d])
             torch.sub(news[d], olds[d], out=change)
-            where, column = pulls[d]
-            if where is None:
-                fields.addcmul_(column, change, value=strength)
-            else:
-                fields.index_add_(0, where, column * change, alpha=strength)
+            where, column = couplings.pulls[d]
+            fields.index_add_(0, where, column * change, alpha=self._linear.strength)  # type: ignore[arg-type]
         return new[None]
+
+    def _blocks(self, triangles: Triangles, old: Tensor, bounds: Tensor) -> Tensor:
+        """Fields of the sites to come from the old values, of those before from the new: two products a block, and
+        within it two operations a site."""
+        before, order = old[triangles.order], triangles.order
+        strength, new = self._linear.strength, torch.empty_like(old)
+        fields = torch.addmm(self._linear.bias[0, order], triangles.upper, before, alpha=strength)
+        news, limits = new.unbind(0), bounds[order].unbind(0)
+        for start, end, past, inside in triangles.blocks:
+            block = fields[start:end]
+            if start:
+                block.addmm_(past, new[:start], alpha=strength)
+            for d, row, column in zip(range(start, end), block.unbind(0), inside, strict=True):
+                torch.gt(row, limits[d], out=news[d])
+                block.addcmul_(column, news[d], value=strength)
+        return new[triangles.back]
 
     def _bounds(self, old: Tensor, held: Tensor | None, generator: torch.Generator) -> Tensor:
         """Draws of the logistic distribution ``(D, C)``, divided by the chains' factors."""
-        unit = words(tuple(old.shape), generator, old.device).mul_(2.0**-31).clamp_(-SURE, SURE)
-        bounds = unit.atanh_().mul_(2)
+        unit = words(tuple(old.shape), generator, old.device).mul_(2.0**-32).add_(0.5).clamp_(2.0**-25, SURE)
+        bounds = unit.logit_()
         factors = self._linear.factors(old.shape[-1])
         if factors is not None:
             bounds /= factors
