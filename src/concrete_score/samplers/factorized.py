@@ -141,13 +141,16 @@ class Factorized:
     def with_step_size(self, step_size: float, state: State) -> tuple[Any, State]:
         """The kernel of another step size, and the same chains as it remembers them."""
         kernel = replace(self, step_size=step_size)  # type: ignore[type-var]
-        return kernel, replace(state, memory=kernel._again(state.memory, state.memory.z))
+        memory: FactorizedMemory = state.memory
+        look = self._source.look(memory.z, not self._cancels)
+        return kernel, replace(state, memory=kernel._precisely(kernel._remember(memory.z, look, memory.held)))
 
     @torch.no_grad()
     def reorder(self, state: State, order: Tensor) -> State:
         """Chain i at the state of chain ``order[i]``, at its own temperature; one look. Clamped sites must agree."""
         z = state.memory.z.index_select(-1, order)
-        return MarkedState(None, state.clamped, self._again(state.memory, z))
+        known = self._remember(z, self._source.look(z, not self._cancels), state.memory.held)
+        return MarkedState(None, state.clamped, known)
 
     @torch.no_grad()
     def log_density(self, state: State) -> Tensor:
@@ -168,9 +171,6 @@ class Factorized:
     def _scaled(self, value: Tensor) -> Tensor:
         factors = self._source.factors(value.shape[-1])
         return value if factors is None else value * factors.to(value)
-
-    def _again(self, memory: FactorizedMemory, z: Tensor) -> FactorizedMemory:
-        return self._precisely(self._remember(z, self._source.look(z, not self._cancels), memory.held))
 
     def _remember(self, z: Tensor, look: Look, held: Tensor | None) -> FactorizedMemory:
         """The odds at a look; clamped sites have none."""

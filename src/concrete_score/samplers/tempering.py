@@ -199,17 +199,18 @@ class Tempering:
         chains, copies = value.shape
         order = torch.arange(copies, device=value.device).repeat(chains, 1)
         made = torch.zeros(copies - 1, dtype=torch.float64, device=value.device)
-        unit = uniform((chains, copies - 1), generator, value.device).log_()
+        unit, gaps = uniform((chains, copies - 1), generator, value.device).log_(), self._gaps.to(value.device)
         for first in (0, 1):
-            cold = torch.arange(first, copies - 1, 2, device=value.device)
-            if not len(cold):
+            end = first + (copies - first) // 2 * 2
+            if end == first:
                 continue
-            here = value.gather(1, order)
-            gain = self._gaps.to(value.device)[cold] * (here[:, cold + 1] - here[:, cold])
-            trade = unit[:, cold] < gain
-            made[cold] = trade.double().mean(0)
-            one, other = order[:, cold], order[:, cold + 1]
-            order[:, cold], order[:, cold + 1] = torch.where(trade, other, one), torch.where(trade, one, other)
+            shape = (chains, -1, 2)
+            pairs, both = order[:, first:end].reshape(shape), value[:, first:end].reshape(shape)
+            trade = unit[:, first : end - 1 : 2] < gaps[first : end - 1 : 2] * (both[..., 1] - both[..., 0])
+            made[first : end - 1 : 2] = trade.double().mean(0)
+            order, value = order.clone(), value.clone()
+            order[:, first:end] = torch.where(trade[..., None], pairs.flip(-1), pairs).flatten(1)
+            value[:, first:end] = torch.where(trade[..., None], both.flip(-1), both).flatten(1)
         return order, made
 
     def _reorder(self, moved: Any, order: Tensor) -> Any:
