@@ -85,3 +85,27 @@ def neighborhoods():
 def connected_neighborhoods():
     """Those on which scores determine the distribution."""
     return neighborhoods().filter(lambda n: n.connected())
+
+
+@st.composite
+def pairwise_models(draw, space, scale=1.0):
+    """A random pairwise model: any graph over the sites, couplings of every shape."""
+    from concrete_score.targets import Pairwise
+
+    g, sites, width = draw(generators()), space.num_sites, max(space.sizes)
+    pairs = [(a, b) for a in range(sites) for b in range(a)]
+    edges = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
+    tables = (
+        torch.randn(n, *shape, generator=g, dtype=torch.float64)
+        for n, shape in ((sites, (width,)), (len(edges), (width, width)))
+    )
+    fields, couplings = tables
+    return Pairwise(space, scale * fields, scale * couplings, torch.tensor(edges, dtype=torch.int64).reshape(-1, 2))
+
+
+@st.composite
+def rbms(draw, space):
+    """A small random restricted Boltzmann machine with as many visible bits as the space has sites."""
+    from concrete_score.targets import random_rbm
+
+    return random_rbm(min(4, space.num_sites), draw(st.integers(1, 3)), 1.0, draw(generators()))

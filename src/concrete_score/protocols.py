@@ -128,6 +128,40 @@ class DensityModel(Protocol):
 
 
 @runtime_checkable
+class LocalFields(DensityModel, Protocol):
+    """A density, positive everywhere, that gives the conditionals of all its sites at once, by formula."""
+
+    def local_fields(self, x: States) -> Tensor:
+        """``log q(x_d = v | the others) - log q(x_d = 0 | the others)``, v = 1, 2, … ``(..., D) -> (..., D, V-1)``.
+
+        V is the largest size; -inf beyond a site's own. Of bits, the logits of their conditionals.
+        """
+        ...
+
+
+@runtime_checkable
+class Interacting(DensityModel, Protocol):
+    """A density that knows which sites interact: two that do not are independent given all others."""
+
+    def interactions(self) -> Tensor:
+        """Pairs of sites ``(E, 2)``, each once, the smaller first."""
+        ...
+
+
+@runtime_checkable
+class HiddenUnits(DensityModel, Protocol):
+    """A density over bits with hidden bits summed out, where each layer is independent given the other."""
+
+    def hidden_logits(self, x: Tensor) -> Tensor:
+        """Of the hidden bits given visible ones, as floats ``(..., D) -> (..., H)``."""
+        ...
+
+    def visible_logits(self, hidden: Tensor) -> Tensor:
+        """Of the visible bits given hidden ones, as floats ``(..., H) -> (..., D)``."""
+        ...
+
+
+@runtime_checkable
 class Samplable(Protocol):
     """Draws independent exact samples."""
 

@@ -21,7 +21,7 @@ from tests.samplers.checks import (
     stationary,
     step_counts,
 )
-from tests.strategies import generators, neighborhoods
+from tests.strategies import generators, neighborhoods, pairwise_models, rbms
 
 EXEMPT = {
     "langevin": "lives between the states and is biased: its bias is measured in tests/samplers/test_langevin.py",
@@ -34,6 +34,9 @@ OPTIONS = {
     "mh": lambda draw: {"laziness": draw(st.sampled_from([0.0, 0.25]))},
     "informed": lambda draw: {"balancing": draw(st.sampled_from(["sqrt", "barker", "min", "max"]))},
     "gwg": lambda draw: {"balancing": draw(st.sampled_from(["sqrt", "barker", "min", "max"]))},
+    "dlmc": lambda draw: {"step_size": draw(st.sampled_from([0.05, 0.5, 3.0]))},
+    "path_auxiliary": lambda draw: {"step_size": draw(st.sampled_from([1.0, 2.0]))},
+    "colored": lambda draw: {"backwards": draw(st.booleans())},
     "multi_site": lambda draw: {
         "step_size": draw(st.sampled_from([0.05, 0.5, 3.0])),
         "balancing": draw(st.sampled_from(["sqrt", "barker", "max"])),
@@ -43,7 +46,13 @@ OPTIONS = {
         "inner_steps": draw(st.sampled_from([1, 2])),
     },
 }
-SMALL = {"tempering": 6}  # its matrix is over products of states
+MODELS = {
+    "colored": pairwise_models,
+    "sweep": pairwise_models,
+    "auxiliary": rbms,
+}
+"""Kernels for models of a certain structure; all others run on any density."""
+SMALL = {"tempering": 6, "path_auxiliary": 12}  # their matrices are over products of states, and over paths
 
 every = pytest.mark.parametrize("name", [name for name in registry.names("kernels") if name not in EXEMPT])
 
@@ -51,13 +60,13 @@ every = pytest.mark.parametrize("name", [name for name in registry.names("kernel
 def case(name, data):
     """A random kernel of this name, its stationary distribution and the space its matrix is over."""
     n = data.draw(neighborhoods().filter(lambda n: n.num_slots and 1 < n.space.num_states <= SMALL.get(name, 30)))
-    model = data.draw(relaxed_targets(n.space))
+    model = data.draw(MODELS.get(name, relaxed_targets)(n.space))
     builder = registry.load("kernels", name)
     options = OPTIONS.get(name, lambda draw: {})(data.draw)
     if "neighborhood" in inspect.signature(builder).parameters:
         options["neighborhood"] = n
     kernel = builder(model, **options)
-    pi, space = stationary(model), n.space
+    pi, space = stationary(model), model.space
     if hasattr(kernel, "product_space"):  # independent copies at their own temperatures
         space = kernel.product_space
         assume(space.num_states <= 216)

@@ -3,8 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from concrete_score.samplers import Relaxed
-from concrete_score.samplers.combined import Tempering
+from concrete_score.samplers import Relaxed, Tempering
 from tests.strategies import generators
 
 

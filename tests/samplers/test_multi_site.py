@@ -65,7 +65,7 @@ def test_informed_by_exact_ratios_it_is_as_exact(data):
     matrix = kernel.transition_matrix()
     assert_keeps(matrix, density.probabilities, reversible=True)
     rows = space.enumerate()
-    assert_counts_follow(step_counts(kernel, rows, max(20, 6000 // len(rows)), data.draw(generators())), matrix)
+    assert_counts_follow(step_counts(kernel, rows, max(20, 8000 // len(rows)), data.draw(generators())), matrix)
 
 
 @settings(max_examples=10)

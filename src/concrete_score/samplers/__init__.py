@@ -1,8 +1,8 @@
 """Samplers: kernels that step batched chains, the loops around them, and what their draws are worth (paper, 3.3)."""
 
+from concrete_score.samplers.auxiliary import Auxiliary as Auxiliary
+from concrete_score.samplers.colored import Colored as Colored
 from concrete_score.samplers.combined import Composition as Composition
-from concrete_score.samplers.combined import Tempered as Tempered
-from concrete_score.samplers.combined import Tempering as Tempering
 from concrete_score.samplers.combined import anneal as anneal
 from concrete_score.samplers.gibbs import Gibbs as Gibbs
 from concrete_score.samplers.gibbs import systematic as systematic
@@ -14,8 +14,10 @@ from concrete_score.samplers.informed import Informed as Informed
 from concrete_score.samplers.langevin import MALA as MALA
 from concrete_score.samplers.langevin import Langevin as Langevin
 from concrete_score.samplers.mh import MetropolisHastings as MetropolisHastings
+from concrete_score.samplers.multi_site import DiscreteLangevin as DiscreteLangevin
 from concrete_score.samplers.multi_site import MultiSite as MultiSite
 from concrete_score.samplers.multi_site import adapt as adapt
+from concrete_score.samplers.path_auxiliary import PathAuxiliary as PathAuxiliary
 from concrete_score.samplers.run import Diagnosis as Diagnosis
 from concrete_score.samplers.run import Draw as Draw
 from concrete_score.samplers.run import Samples as Samples
@@ -26,3 +28,7 @@ from concrete_score.samplers.run import summarize as summarize
 from concrete_score.samplers.surrogates import Relaxable as Relaxable
 from concrete_score.samplers.surrogates import Relaxed as Relaxed
 from concrete_score.samplers.surrogates import relax as relax
+from concrete_score.samplers.sweep import Sweep as Sweep
+from concrete_score.samplers.tempered import Tempered as Tempered
+from concrete_score.samplers.tempering import Tempering as Tempering
+from concrete_score.samplers.tempering import adapt_ladder as adapt_ladder

@@ -48,6 +48,8 @@ class MetropolisHastings:
     reading: str = "forward"
 
     reversible: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
+    """A density may differ from chain to chain."""
 
     def __post_init__(self) -> None:
         check_share(self.laziness, "laziness")

@@ -1,47 +1,34 @@
-"""Informed moves of many sites at once, Metropolis-adjusted (discrete Langevin: Zhang et al., 2022).
+"""Informed moves of many sites at once, Metropolis-adjusted (discrete Langevin: Zhang et al., 2022; Sun et al., 2023).
 
 See docs/mathematics.md, "Informed proposals".
 """
 
-from dataclasses import dataclass, replace
-from functools import cached_property
-from math import exp, isfinite, log
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from math import exp, log
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from concrete_score.errors import InputError
 from concrete_score.protocols import Info, State
-from concrete_score.randomness import uniform
-from concrete_score.samplers import matrices
-from concrete_score.samplers.base import accept, check_log_density, check_moves, check_start, choose
+from concrete_score.samplers.couplings import NEVER
+from concrete_score.samplers.factorized import Factorized, Odds
 from concrete_score.samplers.informed import find_balancing
-from concrete_score.samplers.surrogates import Surrogate, check_density, find_surrogate, other_index, other_values
-from concrete_score.spaces import Space
 
 TARGET_ACCEPTANCE = 0.57
 """Where informed moves in many dimensions gain most (the optimum of Langevin proposals)."""
-
-
-class MultiSiteMemory(NamedTuple):
-    """What is known at a chain's state."""
-
-    log_density: Tensor
-    """``(C,)``."""
-    others: Tensor
-    """Guessed log-ratios of single-site changes ``(C, D, V-1)``."""
-    log_norm: Tensor
-    """``log(1 + Σ_v α g(ratio_v))`` of each site ``(C, D)``."""
+MOST = 60.0
+"""The largest log-ratio that `DiscreteLangevin` tells apart: beyond it float32 would overflow."""
 
 
 @dataclass(frozen=True, eq=False)
-class MultiSite:
+class MultiSite(Factorized):
     """Propose every site at once and independently, then accept or reject all of it by the exact density.
 
     ``Q(y|x) = Π_d [1 if y_d = x_d else α g(r_{d,y_d})] / (1 + Σ_v α g(r_{d,v}))`` with r the single-site ratios at x,
-    from one gradient where the model can be relaxed, else exact. Exact and reversible for any step size α; `adapt`
-    finds a good one, before the chains that count.
+    by formula where the model has local fields, from one gradient where it can be relaxed, else exact. Exact and
+    reversible for any step size α; `adapt` finds a good one, before the chains that count.
 
     Args:
         model: a density model.
@@ -62,99 +49,100 @@ class MultiSite:
     step_size: float = 0.1
     balancing: str = "sqrt"
 
-    reversible: ClassVar[bool] = True
+    name: ClassVar[str] = "multi_site"
+    largest: ClassVar[float] = 1.0
+    """Beyond 1 sites change more often than not, and a flat or symmetric density accepts even flipping all of them."""
 
     def __post_init__(self) -> None:
-        check_density(self.model, "multi_site")
-        check_moves(self.model.space)
+        super().__post_init__()
         find_balancing(self.balancing)
-        if not (self.step_size > 0 and isfinite(self.step_size)):
-            raise InputError("a positive number", str(self.step_size), where="step_size")
 
     @property
-    def space(self) -> Space:
-        return self._surrogate.space
+    def _balanced(self) -> bool:
+        return self.balancing == "sqrt"
 
-    @torch.no_grad()
-    def init(self, x: Any, clamped: Tensor | None = None) -> State:
-        """Chains at ``x`` ``(C, D)``; one look."""
-        states, mask = check_start(self.space, x, clamped)
-        memory = self._look(states, mask)
-        check_log_density(memory.log_density, states)
-        return State(states, mask, memory)
+    def _odds(self, ratios: Tensor, current: Tensor | None, wanted: bool = True) -> Odds:
+        """``α g(r)``."""
+        if current is None and not wanted and self._balanced:
+            return Odds(None, torch.rsub(ratios[0], -log(self.step_size), alpha=0.5).sigmoid_())
+        log_odds = find_balancing(self.balancing)(ratios)
+        if not self._balanced:  # whatever a function makes of what cannot be
+            log_odds = torch.where(ratios <= NEVER / 100, NEVER, log_odds)
+        log_odds = log_odds + log(self.step_size)
+        if current is None:
+            return Odds(log_odds, torch.sigmoid(-log_odds[0]))
+        log_odds = log_odds * (1 - current)
+        return Odds(log_odds, log_odds.exp().sum(0).reciprocal_())
 
-    @torch.no_grad()
-    def step(self, state: State, generator: torch.Generator) -> tuple[State, Info]:
-        """One proposal for all sites of every chain; one look, at the proposals."""
-        x, here = state.x, state.memory
-        y = self._draw(x, here, generator)
-        there = self._look(y, state.clamped)
-        log_forward = self._log_proposal(x, y, here)
-        log_backward = self._log_proposal(y, x, there)
-        log_accept = there.log_density - here.log_density + log_backward - log_forward
-        # Back from an impossible state every ratio is infinite, and their sum no number.
-        accepted = accept(log_accept.masked_fill(there.log_density == -torch.inf, -torch.inf), generator)
-        moved = State(choose(accepted, y, x), state.clamped, choose(accepted, there, here))
-        return moved, Info(accepted, self._surrogate.passes)
 
-    def transition_matrix(self, clamped: Tensor | None = None) -> Tensor:
-        """``P`` ``(S, S)``, from the formula of Q at all pairs of states; ``clamped`` is ``(D,)``."""
-        others = self._surrogate.look(self.space.enumerate(matrices.LIMIT)).others
-        log_proposal = matrices.factorized_proposal(self.space, self._log_weights(others, None), clamped)
-        return matrices.metropolis(log_proposal, matrices.density_log_ratios(self.model))
+@dataclass(frozen=True, eq=False)
+class DiscreteLangevin(Factorized):
+    """Every site follows its own Markov process for a while, at rates ``√ratio``, given where the others were.
 
-    def with_step_size(self, step_size: float, state: State) -> tuple["MultiSite", State]:
-        """The kernel of another step size, and the same chains as it remembers them."""
-        kernel = replace(self, step_size=step_size)
-        log_norm = _log_norm(kernel._log_weights(state.memory.others, None))
-        return kernel, replace(state, memory=state.memory._replace(log_norm=log_norm))
+    A bit changes with probability ``σ(l) [1 - exp(-t (√r + 1/√r))]``, ``l = log r``: the exact transition of the
+    two-state process with rates √r and 1/√r after time t, from odds ``t √r`` for small t to a draw from the conditional
+    for large t. A larger site stays with probability ``E + (1-E) π_x`` and takes another value with ``(1-E) π_v``,
+    ``E = exp(-t Σ_v √r_v / (1 - π_x))``, π its conditional: the same for bits. Adjusted: exact and reversible.
 
-    def _look(self, x: Tensor, clamped: Tensor | None) -> MultiSiteMemory:
-        local = self._surrogate.look(x)
-        others = local.others
-        if clamped is not None:
-            others = others.masked_fill(clamped[..., None], -torch.inf)
-        return MultiSiteMemory(local.log_density, others, _log_norm(self._log_weights(others, None)))
+    Args:
+        model: a density model.
+        step_size: t.
 
-    def _log_weights(self, others: Tensor, index: Tensor | None) -> Tensor:
-        """``log α g(r)`` of all changes, or of those at ``index``; -inf where there is none."""
-        if index is not None:
-            others = others.gather(-1, index[..., None]).squeeze(-1) if others.shape[-1] > 1 else others[..., 0]
-        weights = find_balancing(self.balancing)(others) + log(self.step_size)
-        return weights if self.balancing == "sqrt" else weights.masked_fill(others == -torch.inf, -torch.inf)
+    Raises:
+        InputError: the model has no log-density, or the time is not positive.
 
-    def _log_proposal(self, x: Tensor, y: Tensor, memory: MultiSiteMemory) -> Tensor:
-        """``log Q(y | x)`` ``(C,)``."""
-        index = other_index(x, y) if memory.others.shape[-1] > 1 else x
-        weight = self._log_weights(memory.others, index)
-        return (torch.where(x == y, 0.0, weight) - memory.log_norm).sum(-1, dtype=torch.float64)
+    >>> from concrete_score.targets import Ising
+    >>> DiscreteLangevin(Ising((1, 2), 0.5)).transition_matrix().shape
+    torch.Size([4, 4])
+    """
 
-    def _draw(self, x: Tensor, memory: MultiSiteMemory, generator: torch.Generator) -> Tensor:
-        """A draw from ``Q(· | x)`` ``(C, D)`` by inverting each site's cumulative sum, its own value first."""
-        unit = uniform(tuple(x.shape), generator, x.device, memory.log_norm.dtype)
-        stay = (-memory.log_norm).exp()
-        if memory.others.shape[-1] == 1:
-            return torch.where(unit < stay, x, 1 - x)
-        weights = self._log_weights(memory.others, None)
-        upto = stay[..., None] + (weights - memory.log_norm[..., None]).exp().cumsum(-1)
-        # Scaled by the total, a draw never falls beyond the last value of positive probability.
-        unit = unit * upto[..., -1]
-        rank = (unit[..., None] >= upto).sum(-1, keepdim=True)
-        drawn = other_values(self.space, x).gather(-1, rank).squeeze(-1)
-        return torch.where(unit < stay, x, drawn)
+    model: Any
+    step_size: float = 0.1
 
-    @cached_property
-    def _surrogate(self) -> Surrogate:
-        return find_surrogate(self.model)
+    name: ClassVar[str] = "dlmc"
+    largest: ClassVar[float] = 20.0
+
+    def _odds(self, ratios: Tensor, current: Tensor | None, wanted: bool = True) -> Odds:
+        """``p / (1 - p)`` of every change."""
+        root, ratio = (ratios.clamp(-MOST, MOST) / 2).exp_(), ratios.clamp(-MOST, MOST).exp_()
+        if current is None:
+            left = root.reciprocal().add_(root).mul_(-self.step_size)
+            moved, kept = -torch.expm1(left), left.exp_()
+            stay = torch.addcmul(kept.new_ones(()), ratio, kept)
+            log_odds = moved.mul_(ratio).div_(stay).log_()
+            return Odds(log_odds, stay.div_(ratio + 1)[0])
+        others = 1 - current
+        away = (ratio * others).sum(0)
+        rate = (root * others).sum(0) * (1 + away) / away
+        moved, kept = -torch.expm1(-self.step_size * rate), torch.exp(-self.step_size * rate)
+        stay = kept + moved / (1 + away)
+        log_odds = (moved / (1 + away) / stay).log_() + ratios.clamp(-MOST, MOST)
+        return Odds(log_odds * others, stay)
+
+
+@runtime_checkable
+class Sized(Protocol):
+    """A kernel with a step size to find."""
+
+    @property
+    def step_size(self) -> float: ...
+    @property
+    def largest(self) -> float: ...
+
+    def step(self, state: State, generator: torch.Generator) -> tuple[State, Info]: ...
+    def with_step_size(self, step_size: float, state: State) -> tuple[Any, State]: ...
+
+
+K = TypeVar("K", bound=Sized)
 
 
 def adapt(
-    kernel: MultiSite,
+    kernel: K,
     state: State,
     generator: torch.Generator,
     steps: int,
     target: float = TARGET_ACCEPTANCE,
-) -> tuple[MultiSite, State]:
+) -> tuple[K, State]:
     """Burn-in that finds the step size of a target acceptance, then freezes it (Robbins-Monro on ``log α``).
 
     ``log α`` moves by ``(a - t) / (t (1 - t) i^0.6)`` after step i, a the acceptance of the step over all chains and t
@@ -162,7 +150,7 @@ def adapt(
     no distribution.
 
     Args:
-        kernel: where to begin.
+        kernel: where to begin: `MultiSite`, `DiscreteLangevin` or `PathAuxiliary`.
         state: of its chains.
         steps: how many to spend.
         target: the acceptance wanted, between 0 and 1.
@@ -176,15 +164,8 @@ def adapt(
     for i in range(1, steps + 1):
         state, info = kernel.step(state, generator)
         log_step += gain * (float(info.accepted.double().mean()) - target) / i**0.6
-        # Beyond 1 sites change more often than not, and a flat or symmetric density accepts even flipping all of them.
-        log_step = min(log_step, 0.0)
+        log_step = min(log_step, log(kernel.largest))
         kernel, state = kernel.with_step_size(exp(log_step), state)
         if i > steps // 2:
             kept.append(log_step)
     return kernel.with_step_size(exp(sum(kept) / len(kept)), state)
-
-
-def _log_norm(weights: Tensor) -> Tensor:
-    """``log(1 + Σ exp(weights))`` ``(..., V-1) -> (...)``."""
-    total = weights[..., 0] if weights.shape[-1] == 1 else weights.logsumexp(-1)
-    return torch.logaddexp(total, total.new_zeros(()))

@@ -6,6 +6,16 @@ from concrete_score.targets.bayesian_network import random_network as random_net
 from concrete_score.targets.boltzmann import RBM as RBM
 from concrete_score.targets.boltzmann import Ising as Ising
 from concrete_score.targets.boltzmann import random_rbm as random_rbm
+from concrete_score.targets.factorial_hmm import FactorialHMM as FactorialHMM
+from concrete_score.targets.factorial_hmm import random_factorial_hmm as random_factorial_hmm
+from concrete_score.targets.graphs import disk_lattice as disk_lattice
+from concrete_score.targets.graphs import erdos_renyi as erdos_renyi
+from concrete_score.targets.graphs import independent_set as independent_set
+from concrete_score.targets.graphs import lattice_edges as lattice_edges
+from concrete_score.targets.graphs import potts as potts
+from concrete_score.targets.graphs import spin_glass as spin_glass
+from concrete_score.targets.graphs import torus_log_partition as torus_log_partition
+from concrete_score.targets.pairwise import Pairwise as Pairwise
 from concrete_score.targets.pmf import Pmf as Pmf
 from concrete_score.targets.pmf import from_density as from_density
 from concrete_score.targets.pmf import log_normalizer as log_normalizer

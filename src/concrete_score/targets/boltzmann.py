@@ -10,6 +10,8 @@ from torch import Tensor
 from concrete_score.errors import InputError
 from concrete_score.shapes import PerState, States
 from concrete_score.spaces import Space
+from concrete_score.targets.graphs import lattice_edges
+from concrete_score.targets.pairwise import Pairwise
 from concrete_score.targets.pmf import as_float64, invert
 
 ENUMERATED_UNITS = 20
@@ -69,6 +71,28 @@ class Ising:
             energy = energy + self.field * spins.sum((-2, -1)).to(torch.float64)
         return energy
 
+    def local_fields(self, x: States) -> Tensor:
+        """``2 (β Σ_{i~d} s_i + h)``, the logit of every bit given the others ``(..., D) -> (..., D, 1)``."""
+        spins = x.to(torch.float32).mul(2).sub(1).reshape(*x.shape[:-1], *self.shape)
+        around = self._neighbor_sum(spins, -2) + self._neighbor_sum(spins, -1)
+        pull = self.inverse_temperature * around.to(torch.float64) + self.field
+        return (2 * pull).reshape(*x.shape, 1)
+
+    def interactions(self) -> Tensor:
+        """The bonds ``(E, 2)``."""
+        return lattice_edges(self.shape, self.periodic)
+
+    def pairwise(self) -> Pairwise:
+        """The same density, its fields and couplings as tensors."""
+        return self._pairwise
+
+    @cached_property
+    def _pairwise(self) -> Pairwise:
+        edges = self.interactions()
+        fields = torch.full((self.space.num_sites,), float(self.field), dtype=torch.float64)
+        pairs = torch.full((len(edges),), float(self.inverse_temperature), dtype=torch.float64)
+        return Pairwise.of_spins(fields, pairs, edges)
+
     def log_partition(self) -> float:
         """``log Σ_x q(x)``, exact, by a transfer matrix across the shorter side.
 
@@ -101,6 +125,15 @@ class Ising:
         if not self._wraps(side):
             return inner
         return inner + (spins.select(axis, 0) * spins.select(axis, -1)).sum(-1)
+
+    def _neighbor_sum(self, spins: Tensor, axis: int) -> Tensor:
+        side = spins.shape[axis]
+        if self._wraps(side):
+            return spins.roll(1, axis) + spins.roll(-1, axis)
+        around = torch.zeros_like(spins)
+        around.narrow(axis, 0, side - 1).add_(spins.narrow(axis, 1, side - 1))
+        around.narrow(axis, 1, side - 1).add_(spins.narrow(axis, 0, side - 1))
+        return around
 
     def _row_log_weights(self, width: int) -> Tensor:
         # A row alone is a lattice of one row: its vertical bonds are none.
@@ -217,6 +250,29 @@ class RBM:
     def log_density(self, x: States) -> PerState:
         """``log q(x)``, not normalized ``(..., V) -> (...)``."""
         return _summed_out(x, self.weights, self.visible_bias, self.hidden_bias)
+
+    def hidden_logits(self, x: Tensor) -> Tensor:
+        """``c + vW`` of bits as floats ``(..., V) -> (..., H)``."""
+        return x.to(torch.float64) @ self.weights.to(x.device) + self.hidden_bias.to(x.device)
+
+    def visible_logits(self, hidden: Tensor) -> Tensor:
+        """``b + hWᵀ`` of bits as floats ``(..., H) -> (..., V)``."""
+        return hidden.to(torch.float64) @ self.weights.T.to(hidden.device) + self.visible_bias.to(hidden.device)
+
+    def local_fields(self, x: States) -> Tensor:
+        """The logit of every visible bit given the others ``(..., V) -> (..., V, 1)``.
+
+        ``b_d + Σ_j [softplus(a_j + (1 - v_d) W_dj) - softplus(a_j - v_d W_dj)]`` with ``a = c + vW``: V H numbers a
+        state, in chunks of states.
+        """
+        flat = x.reshape(-1, x.shape[-1])
+        weights, bias = self.weights.to(x.device), self.visible_bias.to(x.device)
+        zero, parts = bias.new_zeros(()), []
+        for rows in torch.split(flat, max(1, _CHUNK_NUMBERS // weights.numel())):
+            without = self.hidden_logits(rows)[:, None] - rows[..., None] * weights
+            gain = torch.logaddexp(without + weights, zero) - torch.logaddexp(without, zero)
+            parts.append(bias + gain.sum(-1))
+        return torch.cat(parts).reshape(*x.shape, 1)
 
     def log_partition(self) -> float:
         """``log Σ_v q(v)``, exact, by enumerating the smaller layer.
