@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from concrete_score import registry
 from concrete_score.baselines.chow_liu import maximum_spanning_tree, mutual_information
 from concrete_score.baselines.counts import PSEUDO_COUNT
 from concrete_score.baselines.structure import learn_structure
@@ -20,7 +21,7 @@ from concrete_score.shapes import States
 from concrete_score.spaces import Space
 from concrete_score.training.examples import Examples
 from concrete_score.training.judge import judge_of
-from concrete_score.training.recipe import Recipe, TrainingSettings
+from concrete_score.training.recipe import Recipe
 
 Say = Callable[[Any], None]
 """Receives a line of text."""
@@ -103,8 +104,9 @@ def _tree(rows: States, space: Space) -> tuple[int, ...]:
 
 def _validation(recipe: Recipe, start: Start, rows: Examples, space: Space, valid: Examples) -> float:
     """The mean log-density of held-out rows under the model before its first step."""
-    options = {**recipe.model_options, **start.options}
-    model: Any = replace(recipe, model_options=options).build_model(space, TrainingSettings())
+    # Its tables are all that counts before the first step: a network of one unit holds them as well as a large one.
+    options = {**recipe.model_options, **start.options, "hidden": 1, "blocks": 0}
+    model: Any = registry.load("models", recipe.model)(space, **options, generator=generator(0, "start"))
     model.start_from(rows.states, rows.observed, rows.weights)
     return judge_of(model, None, valid, 0)(model)
 
