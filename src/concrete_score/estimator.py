@@ -24,7 +24,7 @@ from concrete_score.model import Model
 from concrete_score.runs import Run
 from concrete_score.samplers.evidence import Probability
 from concrete_score.training.choice import Choice, choose
-from concrete_score.training.progress import training_progress
+from concrete_score.training.events import training_progress
 from concrete_score.training.recipe import Recipe, TrainingSettings
 
 Numbers = npt.NDArray[np.float64]
@@ -203,27 +203,30 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self._model.explain(self._given(X), top)
 
-    def predict(self, X: Any, target: Any, *, fill: str = FILLS[0], random_state: int | None = None) -> Any:
+    def predict(self, X: Any, target: Any = None, *, fill: str = FILLS[0], random_state: int | None = None) -> Any:
         """The most probable value of one column given the others ``(N,)``; of numbers the mean, or as ``fill`` says.
 
         Args:
             X: a table; its column ``target`` is not looked at and may be absent.
-            target: the column's name, or its number in an array.
+            target: the column's name, or its number in an array; the last column by default.
         """
-        model = self._model
+        model, target = self._model, self._target(target)
         blank = without(self.codec_, self._frame(X), target)
         filled = model.fill(self._given(blank, filling=True), fill=fill, random_state=random_state).data
         name = self.codec_.names[self.codec_.site_of(target)]
         return filled.table[name if name in filled.names else filled.names[self.codec_.names.index(name)]].to_numpy()
 
-    def predict_proba(self, X: Any, target: Any) -> Numbers:
+    def predict_proba(self, X: Any, target: Any = None) -> Numbers:
         """``P(target = v | the other columns)`` ``(N, V)``; `classes` names the values."""
-        return self._model.column_probs(self._frame(X), target)
+        return self._model.column_probs(self._frame(X), self._target(target))
 
-    def classes(self, target: Any) -> list[Any]:
+    def classes(self, target: Any = None) -> list[Any]:
         """The values of a column in the order of `predict_proba`; of numbers, their ranges."""
+        return list(self.codec_.natives(self.codec_.site_of(self._target(target))))
+
+    def _target(self, target: Any) -> Any:
         check_is_fitted(self)
-        return list(self.codec_.natives(self.codec_.site_of(target)))
+        return self.codec_.names[-1] if target is None else target
 
     def impute(self, X: Any, draws: int | None = None, *, fill: str = FILLS[0], random_state: int | None = None) -> Any:
         """``X`` with its blank cells filled; see `Model.impute`.

@@ -90,7 +90,7 @@ class Plan:
         """The settings of the training."""
         return self.choice.settings
 
-    def fit_to_rows(self, rows: States | Examples, space: Space, valid: States | Examples | None, say: Say) -> "Plan":
+    def fit_to_rows(self, rows: States | Examples, space: Space, valid: Tensor | Examples | None, say: Say) -> "Plan":
         """The plan with what depends on the rows; a model that came as an object starts as it is."""
         return replace(
             self, choice=fit_to_rows(self.choice, rows, space, valid, say, start="model" not in self.objects)

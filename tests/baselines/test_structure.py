@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from concrete_score.baselines import families, structure
-from concrete_score.baselines.families import Families
-from concrete_score.baselines.structure import Climb, learn_structure
+from concrete_score.baselines.structure import Climb, Families, learn_structure
 from concrete_score.errors import InputError
 from concrete_score.fitting import load_splits
 from concrete_score.models.autoregressive import parents_first

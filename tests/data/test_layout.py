@@ -9,8 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from concrete_score.data.formats import CSV, DATA, TSV
-from concrete_score.data.layout import check_separator
-from concrete_score.data.records import NAMES
+from concrete_score.data.layout import NAMES, check_separator
 from concrete_score.errors import PYTHON, InputError, spell
 
 MARKS = [",", ";", "\t", "|"]

@@ -9,8 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from concrete_score.data.formats import CSV, DATA, TSV
-from concrete_score.data.layout import Layout
-from concrete_score.data.records import outside_quotes
+from concrete_score.data.layout import Layout, outside_quotes
 from concrete_score.data.text import _BLOCK, read_arff, read_quickly, read_strictly
 from concrete_score.errors import InputError
 

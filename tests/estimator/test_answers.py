@@ -178,6 +178,10 @@ def test_a_loaded_model_keeps_the_index_of_pandas_rows_and_counts_draws(fitted, 
         assert each.sample(2, given=["smoke=yes"])["smoke"].to_list() == ["yes"] * 2
 
 
-def test_blanks_are_not_blamed_on_a_parameter_that_would_not_help(fitted):
+def test_rows_with_blanks_count_by_what_is_there_unless_blanks_were_refused(fitted):
+    rows = pl.DataFrame({"smoke": [None], "age": [20], "ill": [True]})
+    both = [pl.DataFrame({"smoke": [smoke], "age": [20], "ill": [True]}) for smoke in ("no", "yes")]
+    assert fitted.score(rows) == pytest.approx(np.logaddexp(*(fitted.score(each) for each in both)))
+    strict = ConcreteScoreEstimator(steps=5, missing="refuse").fit(clinic())
     with pytest.raises(InputError, match=re.escape("; drop those rows, or fill them first with impute()")):
-        fitted.score(pl.DataFrame({"smoke": [None], "age": [20], "ill": [True]}))
+        strict.score(rows)

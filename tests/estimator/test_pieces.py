@@ -54,7 +54,8 @@ def test_a_homemade_objective_is_enough():
 def test_a_model_may_be_an_object_and_is_copied(fitted):
     space = fitted.codec_.space
     parents = fitted.model_.base.parents
-    model = MADE(space, hidden=12, parents=parents, generator=generator(0, "weights"))
+    smoothing = fitted.model_.base.pseudo_count
+    model = MADE(space, hidden=12, parents=parents, pseudo_count=smoothing, generator=generator(0, "weights"))
     before = deepcopy(model.state_dict())
     settings = {"steps": 60, "lr": 0.02, "options": {"valid_every": 20}}
     given = ConcreteScoreEstimator(model=model, **settings).fit(clinic())
@@ -81,10 +82,11 @@ def test_models_of_scores_alone_answer_too_and_large_ones_say_that_they_have_no_
     assert large.explain(bits[:2], top=1).shape == (2,)
 
 
-def test_numbers_are_refused_in_pythons_words_and_cut_into_bins_where_asked():
+def test_numbers_come_back_as_numbers_and_are_cut_into_bins_where_asked():
     rows = clinic().with_columns(pl.Series("weight", np.random.default_rng(0).normal(70, 9, 300)))
-    with pytest.raises(InputError, match=r"'weight' \(non-integer numbers\); pass bins=\{'weight': 10\}"):
-        ConcreteScoreEstimator(**SMALL).fit(rows)
+    plain = ConcreteScoreEstimator(**SMALL).fit(rows).sample(200)
+    assert plain["weight"].dtype == pl.Float64
+    assert 50 < plain["weight"].mean() < 90
     by_name = ConcreteScoreEstimator(**SMALL, bins={"weight": 4}).fit(rows)
     by_count = ConcreteScoreEstimator(**SMALL, bins=4).fit(rows)
     assert by_name.codec_ == by_count.codec_
@@ -98,7 +100,8 @@ def test_numbers_are_refused_in_pythons_words_and_cut_into_bins_where_asked():
 def test_blanks_in_training_are_refused_dropped_or_a_category():
     rows = clinic().with_columns(pl.when(pl.int_range(300) < 5).then(None).otherwise(pl.col("smoke")).alias("smoke"))
     with pytest.raises(InputError, match=r"got 5 .*pass missing='drop', or pass missing='category'"):
-        ConcreteScoreEstimator(**SMALL).fit(rows)
+        ConcreteScoreEstimator(**SMALL, missing="refuse").fit(rows)
+    assert ConcreteScoreEstimator(**SMALL).fit(rows).codec_.space.sizes == (2, 3, 2)
     dropped = ConcreteScoreEstimator(**SMALL, missing="drop").fit(rows)
     assert dropped.codec_.space.sizes == (2, 3, 2)
     assert dropped.score(rows[5:]) == ConcreteScoreEstimator(**SMALL).fit(rows[5:]).score(rows[5:])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from concrete_score import progress
 from concrete_score.training import Progress, TrainingSettings, Validated, WentBack
-from concrete_score.training.progress import Status, tensorboard, training_progress
+from concrete_score.training.events import Status, tensorboard, training_progress
 
 SETTINGS = TrainingSettings(steps=1000)
 

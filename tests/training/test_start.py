@@ -11,9 +11,8 @@ from concrete_score.spaces import Space
 from concrete_score.targets.bayesian_network import random_network
 from concrete_score.training import TrainingSettings, fit
 from concrete_score.training import start as starting
-from concrete_score.training.choice import choose, fit_to_rows
+from concrete_score.training.choice import choose, find_start, fit_to_rows
 from concrete_score.training.recipe import Recipe
-from concrete_score.training.start import find_start
 
 
 def table(seed, count=60):

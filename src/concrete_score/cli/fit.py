@@ -209,13 +209,13 @@ def _key_and_value(text: str) -> tuple[str, str]:
 def _train(
     job: "Job", run: "Run", console: Console, device: str, tensorboard: bool, interrupted: "Callable[[], bool]"
 ) -> "Fit":
-    from concrete_score.training import progress
+    from concrete_score.training import events
     from concrete_score.training.processes import rank
 
-    with progress.training_progress(job.plan.settings, quiet=console.quiet) as show:
+    with events.training_progress(job.plan.settings, quiet=console.quiet) as show:
         listeners = [show]
         if tensorboard:
-            listeners.append(progress.tensorboard(run.path / "tensorboard"))
+            listeners.append(events.tensorboard(run.path / "tensorboard"))
         grids = None
         if job.codec.has_grid and rank() == 0:
             from concrete_score.previews import GridKeeper

@@ -23,13 +23,12 @@ from concrete_score.codecs.base import (
     options_of,
     refuse_other_kind,
 )
-from concrete_score.codecs.cells import Column
+from concrete_score.codecs.cells import Column, any_row, as_rows, flags, log_inside, storage
 from concrete_score.codecs.columns import BLANK, INTEGER, Categories, SiteColumn, column_from_json
 from concrete_score.codecs.columns import UNKNOWN as UNSEEN
 from concrete_score.codecs.conditions import Condition
 from concrete_score.codecs.filling import Filling, completed
 from concrete_score.codecs.inference import TableOptions, column_name, infer_columns, refuse_blanks
-from concrete_score.codecs.rows import any_row, as_rows, flags, log_inside, storage
 from concrete_score.data.frame import ARRAYS, DRAW, Array, Form, Frame, as_frame
 from concrete_score.defaults import FILLS, MISSING, UNKNOWN
 from concrete_score.errors import Command, InputError, Option, Text, nearest

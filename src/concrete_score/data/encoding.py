@@ -38,6 +38,8 @@ _PARTS = 2**24
 """Bytes decoded at a time to see whether they are UTF-8."""
 _LOOKED_AT = 2**20
 """Bytes by which UTF-16 is recognized."""
+_SHORTEST = 16
+"""Fewer bytes do not tell UTF-16 without a mark from a binary file."""
 _WORD = re.compile(r"[^\s,;|\"]*[^\x00-\x7f][^\s,;|\"]*")
 _SHOWN = 24
 
@@ -160,7 +162,7 @@ def _without_mark(data: bytes, where: str) -> Text:
     start = np.frombuffer(data[:_LOOKED_AT], np.uint8)
     first, second = (float((start[side::2] == 0).sum()) / (len(start) / 2) for side in (0, 1))
     for name, high, low in (("utf-16-le", second, first), ("utf-16-be", first, second)):
-        if len(data) % 2 == 0 and high >= 0.5 and low <= 0.02:
+        if len(data) % 2 == 0 and len(data) >= _SHORTEST and high >= 0.5 and low <= 0.02:
             found = _recoded(data, name, where)
             if not _CONTROLS.search(found):
                 return Text(found, (("read as UTF-16, by its zero bytes",),))

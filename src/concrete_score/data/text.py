@@ -16,8 +16,7 @@ import polars as pl
 
 from concrete_score.data.encoding import as_utf8
 from concrete_score.data.frame import Form, Frame, unique_names
-from concrete_score.data.layout import BLANKS, Layout, Note, notice
-from concrete_score.data.records import SPACES, outside_quotes, records
+from concrete_score.data.layout import BLANKS, SPACES, Layout, Note, notice, outside_quotes, records
 from concrete_score.errors import InputError, Option
 
 _HEADS = (2**16, 2**19, 2**22)

@@ -13,8 +13,10 @@ from concrete_score.targets.plane import Arc, NoisyArcs, Pinwheel, PlaneLaw, Pla
 from concrete_score.targets.pmf import Pmf, check_sums
 
 _CATEGORIES = 16
-_EIGHT = tuple(Arc((4 / 1.414 * cos(k * pi / 4), 4 / 1.414 * sin(k * pi / 4))) for k in range(8))
-_BLACK = tuple((2.0 * i - 4, 2.0 * j - 4) for i in range(4) for j in range(4) if (i + j) % 2 == 0)
+_EIGHT: tuple[Arc, ...] = ()
+for _k in range(8):
+    _EIGHT += (Arc((4 / 1.414 * cos(_k * pi / 4), 4 / 1.414 * sin(_k * pi / 4))),)
+_BLACK = ((-4.0, -4.0), (-4.0, 0.0), (-2.0, -2.0), (-2.0, 2.0), (0.0, -4.0), (0.0, 0.0), (2.0, -2.0), (2.0, 2.0))
 # Each spiral is smeared by a uniform third of a half to one side: its middle is a shifted center.
 _SHIFT = 0.5 / 3 / 2
 _SPIRALS = (
@@ -26,14 +28,16 @@ _MOONS = (
     Arc((1.0, 0.8), radius=(2.0, 2.0), angle=(pi, 2 * pi)),
 )
 
+_RINGS = (Arc(radius=(0.75, 0.75)), Arc(radius=(1.5, 1.5)), Arc(radius=(2.25, 2.25)), Arc(radius=(3.0, 3.0)))
+
 TOYS: dict[str, PlaneLaw] = {
     "8gaussians": NoisyArcs(_EIGHT, std=0.5 / 1.414),
     "checkerboard": Tiles(_BLACK, side=2.0),
     "2spirals": NoisyArcs(_SPIRALS, std=0.1, blur=_SHIFT, growth=2),
-    "circles": NoisyArcs(tuple(Arc(radius=(r, r)) for r in (1.5, 3.0)), std=0.24),
+    "circles": NoisyArcs((Arc(radius=(1.5, 1.5)), Arc(radius=(3.0, 3.0))), std=0.24),
     "moons": NoisyArcs(_MOONS, std=0.2),
     "pinwheel": Pinwheel(),
-    "rings": NoisyArcs(tuple(Arc(radius=(r, r)) for r in (0.75, 1.5, 2.25, 3.0)), std=0.08),
+    "rings": NoisyArcs(_RINGS, std=0.08),
     "swissroll": NoisyArcs((Arc(radius=(0.3 * pi, 0.9 * pi), angle=(1.5 * pi, 4.5 * pi)),), std=0.2),
 }
 """The toys by name, as laws in the plane."""

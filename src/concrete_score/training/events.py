@@ -1,10 +1,16 @@
 """Events: what a training reports to its caller as it goes, and the measurements among them."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from concrete_score.errors import InputError
+from concrete_score.progress import progress
+from concrete_score.training.recipe import TrainingSettings
 from concrete_score.training.state import Snapshot
 
 
@@ -100,3 +106,93 @@ class History:
         if line is not None:
             self.lines.append(line)
         return line
+
+
+Show = Callable[[Event], None]
+_SECONDS = 10.0
+"""Between two plain lines."""
+
+
+@contextmanager
+def training_progress(settings: TrainingSettings, *, quiet: bool = False) -> Iterator[Show]:
+    """How to show events: a bar where there is a terminal, lines where there is none, nothing if ``quiet``.
+
+    >>> with training_progress(TrainingSettings(), quiet=True) as show:
+    ...     show(Progress(20, 1.5, 1e-3, 0.1))
+    """
+    status = Status(settings)
+    with progress("starting", quiet=quiet, seconds=_SECONDS) as update:
+
+        def show(event: Event) -> None:
+            if line := status.see(event):
+                update(event.step, settings.steps, line, note=isinstance(event, WentBack))
+
+        yield show
+
+
+class Status:
+    """What is known so far, as one line: loss, validation, speed and the time left."""
+
+    def __init__(self, settings: TrainingSettings) -> None:
+        self.settings, self.valid = settings, ""
+        self.first: tuple[int, float] | None = None
+
+    def see(self, event: Event) -> str:
+        """The line after an event; empty where there is nothing new."""
+        match event:
+            case Progress():
+                return self._progress(event)
+            case Validated():
+                self.valid = f", validation {event.value:.4f} (best {event.best:.4f} at step {event.best_step:,})"
+            case WentBack():
+                where = f"step {event.step:,}: {event.reason}"
+                return f"{where}; back to step {event.to_step:,} with rate {event.rate:.2g}"
+        return ""
+
+    def _progress(self, event: Progress) -> str:
+        if self.first is None:
+            self.first = (event.step, event.seconds)
+        steps, seconds = event.step - self.first[0], event.seconds - self.first[1]
+        speed = ""
+        if steps and seconds > 0:
+            left = (self.settings.steps - event.step) * seconds / steps
+            if self.settings.minutes is not None:
+                left = min(left, 60 * self.settings.minutes - event.seconds)
+            speed = f", {steps / seconds:,.0f} steps/s, {_clock(left)} left"
+        return f"step {event.step:,}/{self.settings.steps:,}: loss {event.loss:.4f}{self.valid}{speed}"
+
+
+def tensorboard(folder: Path) -> Show:
+    """Events as TensorBoard scalars.
+
+    Raises:
+        InputError: TensorBoard is not installed.
+    """
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise InputError(
+            "TensorBoard", "an installation without it", fix="pip install 'concrete-score[tensorboard]'"
+        ) from None
+    writer: Any = SummaryWriter(str(folder))
+
+    def show(event: Event) -> None:
+        if isinstance(event, Progress):
+            writer.add_scalar("loss", event.loss, event.step)
+            writer.add_scalar("rate", event.rate, event.step)
+        elif isinstance(event, Validated):
+            writer.add_scalar("validation", event.value, event.step)
+            writer.flush()
+
+    return show
+
+
+def _clock(seconds: float) -> str:
+    """``1:02:03`` or ``2:03``.
+
+    >>> _clock(3723.0), _clock(9.6)
+    ('1:02:03', '0:10')
+    """
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -106,6 +106,6 @@ class BlankPatterns:
         return found
 
 
-def _number(value: Any) -> float:
+def _number(value: Any) -> int | float:
     """A count as a whole number where it is one."""
     return int(value) if value == int(value) else float(value)

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from concrete_score.errors import InputError
 from concrete_score.training.guard import Guard
-from concrete_score.training.proposals import PooledProposal
-from concrete_score.training.recipe import TrainingSettings
+from concrete_score.training.recipe import PooledProposal, TrainingSettings
 
 _WARM_UP = 10
 """A moving average forgets its first steps: its decay starts at 1/10 and rises to the one asked for."""
