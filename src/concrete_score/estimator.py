@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from concrete_score import runs
@@ -31,6 +32,10 @@ Numbers = npt.NDArray[np.float64]
 _READING = ("columns", "drop", "bins", "na", "max_categories", "missing", "weight", "column")
 _NEVER_NONE = ("missing", "valid_fraction")
 """Parameters whose default is a value: None is no way to ask for it."""
+
+
+def _has_target(estimator: Any) -> bool:
+    return estimator.target is not None
 
 
 class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
@@ -63,6 +68,7 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         unknown: values never seen in training: ``reserve`` a probability for them, ``refuse`` them, or ``skip`` their
             rows.
         column: what columns are, where it is not to be inferred: ``{"zip": "category"}``.
+        target: the column that `predict` and `predict_proba` give, by name, or by number in an array.
         weight: a column that says as how many rows each row counts in training; it is not modelled.
 
     Attributes:
@@ -107,6 +113,7 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         unknown: Any = UNKNOWN[0],
         weight: Any = None,
         column: Any = None,
+        target: Any = None,
     ) -> None:
         self.model = model
         self.objective = objective
@@ -130,6 +137,7 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         self.unknown = unknown
         self.weight = weight
         self.column = column
+        self.target = target
 
     def fit(self, X: Any, y: Any = None, valid: Any = None) -> "ConcreteScoreEstimator":
         """Learn a model of the rows of ``X``.
@@ -203,30 +211,41 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self._model.explain(self._given(X), top)
 
-    def predict(self, X: Any, target: Any = None, *, fill: str = FILLS[0], random_state: int | None = None) -> Any:
-        """The most probable value of one column given the others ``(N,)``; of numbers the mean, or as ``fill`` says.
+    @available_if(_has_target)
+    def predict(self, X: Any, *, fill: str = FILLS[0], random_state: int | None = None) -> Any:
+        """The most probable value of the column ``target`` given the others ``(N,)``; of numbers the mean.
 
         Args:
-            X: a table; its column ``target`` is not looked at and may be absent.
-            target: the column's name, or its number in an array; the last column by default.
+            X: a table; its column ``target`` is not looked at, and may be absent where columns have names.
+            fill: what stands for a number or date: ``mean``, ``median`` or ``mode``.
+            random_state: the estimator's own by default.
         """
-        model, target = self._model, self._target(target)
-        blank = without(self.codec_, self._frame(X), target)
-        filled = model.fill(self._given(blank, filling=True), fill=fill, random_state=random_state).data
-        name = self.codec_.names[self.codec_.site_of(target)]
-        return filled.table[name if name in filled.names else filled.names[self.codec_.names.index(name)]].to_numpy()
+        given = self._given(self._without_target(X), filling=True)
+        filled = self._model.fill(given, fill=fill, random_state=random_state).data.table
+        site = self.codec_.site_of(self.target, Option("target"))
+        name = self.codec_.names[site]
+        return filled[name if name in filled.columns else filled.columns[site]].to_numpy()
 
-    def predict_proba(self, X: Any, target: Any = None) -> Numbers:
-        """``P(target = v | the other columns)`` ``(N, V)``; `classes` names the values."""
-        return self._model.column_probs(self._frame(X), self._target(target))
+    @available_if(_has_target)
+    def predict_proba(self, X: Any) -> Numbers:
+        """``P(target = v | the other columns)`` ``(N, V)``; ``classes_`` names the values."""
+        return self._model.column_probs(self._without_target(X), self.target)
 
-    def classes(self, target: Any = None) -> list[Any]:
-        """The values of a column in the order of `predict_proba`; of numbers, their ranges."""
-        return list(self.codec_.natives(self.codec_.site_of(self._target(target))))
-
-    def _target(self, target: Any) -> Any:
+    @property
+    def classes_(self) -> list[Any]:
+        """The values of the column ``target`` in the order of `predict_proba`; of numbers, their ranges."""
+        if self.target is None:
+            raise AttributeError("classes_")
         check_is_fitted(self)
-        return self.codec_.names[-1] if target is None else target
+        return list(self.codec_.natives(self.codec_.site_of(self.target, Option("target"))))
+
+    def _without_target(self, X: Any) -> Frame:
+        """``X`` with its column ``target`` blank; an array must have all columns."""
+        check_is_fitted(self)
+        frame = self._frame(X)
+        if not frame.named:
+            validate_data(self, X, reset=False, skip_check_array=True)
+        return without(self.codec_, frame, self.target)
 
     def impute(self, X: Any, draws: int | None = None, *, fill: str = FILLS[0], random_state: int | None = None) -> Any:
         """``X`` with its blank cells filled; see `Model.impute`.

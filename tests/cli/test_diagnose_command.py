@@ -39,17 +39,15 @@ def test_named_sets_and_other_neighborhoods(csm, data_dir):
 def test_columns_bins_and_blanks(csm, misused, tmp_path):
     path = tmp_path / "people.csv"
     path.write_text("id,age,smoke\n" + "".join(f"p{k},{k / 7},{['no', 'yes', 'NA', ''][k % 4]}\n" for k in range(400)))
-    err = misused("diagnose", str(path))
-    assert "--drop id" in err
-    assert "--bins age=10" in err
+    found = json.loads(csm("diagnose", str(path), "--missing", "drop", "--json").out)
+    assert [column["kind"] for column in found["columns"]] == ["number", "text"]
     mended = ("--drop", "id", "--bins", "age=4")
-    assert "got 100 ('smoke': 100)" in misused("diagnose", str(path), *mended)
-    found = json.loads(csm("diagnose", str(path), *mended, "--missing", "drop", "--na", "NA", "--json").out)
+    assert "got 200 ('smoke': 200)" in misused("diagnose", str(path), *mended, "--missing", "refuse")
+    found = json.loads(csm("diagnose", str(path), *mended, "--missing", "drop", "--json").out)
     assert (found["rows"], found["dropped"]) == (200, 200)
     assert [column["size"] for column in found["columns"]] == [4, 2]
-    found = json.loads(
-        csm("diagnose", str(path), "--columns", "smoke,age", "--bins", "age=4", "--missing", "category", "--json").out
-    )
+    words = ("--columns", "smoke,age", "--bins", "age=4", "--missing", "category", "--na", "")
+    found = json.loads(csm("diagnose", str(path), *words, "--json").out)
     assert [column["size"] for column in found["columns"]] == [4, 4]
 
 
@@ -69,7 +67,9 @@ def test_standard_input_is_csv(csm, monkeypatch):
         ("{table}", "--bins", "a=1"),
         ("{table}", "--bins", "=4"),
         ("{table}", "--drop", "z"),
-        ("{table}", "--columns", "a"),
+        ("{table}", "--columns", "z"),
+        ("{table}", "--column", "a"),
+        ("{table}", "--column", "a=nombre"),
         ("{table}", "--missing", "keep"),
         ("{table}", "--max-categories", "1"),
     ],
@@ -131,6 +131,6 @@ class TestRun:
         assert "nowhere.csv" in misused("diagnose", run, "--data", "nowhere.csv")
         strange = tmp_path / "strange.csv"
         strange.write_text("smoke,age,ill\nmaybe,30,True\n")
-        assert "maybe" in misused("diagnose", run, "--data", str(strange))
+        assert "maybe" in misused("diagnose", run, "--data", str(strange), "--unknown", "refuse")
         (tmp_path / "run" / "run.json").write_text("{")
         assert "run.json" in misused("diagnose", run)

@@ -114,17 +114,18 @@ def test_named_sets_are_judged_on_their_test_rows(csm, data_dir, tmp_path):
 
 def test_mistakes_in_the_table_are_one_line(misused, run, table, tmp_path):
     good = table(ROWS)
-    assert "'30'" in misused("evaluate", run, table([(30, "no", "False")], name="a.csv"), "--quiet")
+    strict = ("--unknown", "refuse", "--missing", "refuse", "--quiet")
+    assert "'30'" in misused("evaluate", run, table([(30, "no", "False")], name="a.csv"), *strict)
     assert "none named 'smoke'" in misused("evaluate", run, table(ROWS, ("smok", "age", "ill"), "b.csv"), "--quiet")
-    err = misused("evaluate", run, table([*ROWS, ("maybe", 30, "True")], name="c.csv"), "--quiet")
+    err = misused("evaluate", run, table([*ROWS, ("maybe", 30, "True")], name="c.csv"), *strict)
     assert "'maybe'" in err
     assert "row 4, column 'smoke'" in err
     assert "--unknown skip" in err
-    err = misused("evaluate", run, table([*ROWS, ("", 30, ""), ("", 41, "True")], name="d.csv"), "--quiet")
+    err = misused("evaluate", run, table([*ROWS, ("", 30, ""), ("", 41, "True")], name="d.csv"), *strict)
     assert "3 ('smoke': 2, 'ill': 1)" in err
     assert "--missing drop" in err
     blank = table([("", "", "")] * 3, name="e.csv")
-    assert "no blank cells" in misused("evaluate", run, blank, "--quiet")
+    assert "no blank cells" in misused("evaluate", run, blank, *strict)
     assert "3 with blanks" in misused("evaluate", run, blank, "--missing", "drop", "--quiet")
     strange = table([("maybe", 30, "True")], name="f.csv")
     assert "1 with unknown values" in misused("evaluate", run, strange, "--unknown", "skip", "--quiet")

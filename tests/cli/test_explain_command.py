@@ -101,8 +101,8 @@ def test_a_row_of_probability_zero_has_no_ratios_and_is_named_by_its_place(misus
     [
         (ROWS, ("--top", "0"), "--top"),
         (ROWS, ("--top", "few"), "--top"),
-        ([("", 30, "True")], (), "--missing drop"),
-        ([("maybe", 30, "True")], (), "row 0, column 'smoke'"),
+        ([("", 30, "True")], ("--missing", "refuse"), "--missing drop"),
+        ([("maybe", 30, "True")], ("--unknown", "refuse"), "row 0, column 'smoke'"),
         ([("", "", "")], ("--missing", "drop"), "1 with blanks"),
         ([], (), "header"),
         (ROWS, ("--out", "changes.pdf"), "changes.pdf"),

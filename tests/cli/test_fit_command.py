@@ -108,30 +108,42 @@ def test_mistakes_are_one_line_and_write_nothing(misused, data, tmp_path, words,
 def test_bad_tables_are_refused_by_file_row_and_column(misused, tmp_path):
     (tmp_path / "ragged.data").write_text("0,1\n1\n")
     (tmp_path / "empty.data").write_text("")
-    (tmp_path / "table.csv").write_text("0,1\n")
+    (tmp_path / "table.csv").write_text("a,b\n")
     (tmp_path / "broken.data.gz").write_bytes(b"\x1f\x8bnot gzip")
-    np.save(tmp_path / "float.npy", np.array([[0.5, 1], [1.5, 0]]))
+    np.save(tmp_path / "constant.npy", np.array([[0.5, 1], [0.5, 1]]))
     np.save(tmp_path / "flat.npy", np.ones(3, int))
     np.save(tmp_path / "objects.npy", np.array([[object()]]), allow_pickle=True)
     for path in sorted(tmp_path.iterdir()):
         assert path.name in misused("fit", str(path), "--out", str(tmp_path / "run"), "--quiet")
     (tmp_path / "blank.csv").write_text("a,b\n1,2\n,3\n4,\n")
-    told = misused("fit", str(tmp_path / "blank.csv"), "--out", str(tmp_path / "run"), "--quiet")
+    words = ("--missing", "refuse", "--quiet")
+    told = misused("fit", str(tmp_path / "blank.csv"), "--out", str(tmp_path / "run"), *words)
     for word in ("'a': 1", "'b': 1", "--missing drop"):
         assert word in told
     assert "'nothing'" in misused("fit", "nothing", "--out", str(tmp_path / "run"), "--quiet")
 
 
-def test_words_that_mean_blank_elsewhere_are_values_and_said_to_be(csm, tmp_path):
+def test_the_usual_words_mean_blank_and_blanks_are_told(csm, tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("a,b\n" + "1,x\n2,y\n2,?\nnan,x\n2,nan\n" * 5)
     told = csm("fit", str(path), "--out", str(tmp_path / "run"), "--steps", "1", "--no-report").err
-    assert "note: 'nan' counts as a value of 'a', 'b'; if it means blank, add --na nan\n" in told
-    assert "note: '?' counts as a value of 'b'; if it means blank, add --na '?'\n" in told
-    words = ("--na", "nan", "--na", "?", "--missing", "drop", "--steps", "1", "--no-report")
+    assert "15 cells (30.0%) are blank: they count as not observed" in told
+    words = ("--missing", "drop", "--steps", "1", "--no-report")
     told = csm("fit", str(path), "--out", str(tmp_path / "other"), *words).err
-    assert "note:" not in told
     assert "15 rows with blank cells dropped" in told
+    told = csm("fit", str(path), "--out", str(tmp_path / "valued"), "--na", "none", *words[2:]).err
+    assert "blank" not in told
+
+
+def test_what_was_made_of_each_column_is_shown(csm, tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("id,age,k\n" + "".join(f"{i},{20 + i % 50}.5,same\n" for i in range(100)))
+    told = csm("fit", str(path), "--out", str(tmp_path / "run"), "--steps", "1", "--no-report").err
+    for word in ("identifier", "number", "constant", "one value in every row: kept aside", "50 different numbers"):
+        assert word in told
+    rows = csm("sample", str(tmp_path / "run"), "-n", "3", "--given", "age<25", "--quiet").out.splitlines()
+    assert [row.split(",")[0] for row in rows] == ["id", "100", "101", "102"]
+    assert all(float(row.split(",")[1]) < 25 and row.endswith(",same") for row in rows[1:])
 
 
 def test_a_run_that_exists_is_kept_unless_forced(csm, misused, data, tmp_path):

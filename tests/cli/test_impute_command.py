@@ -192,7 +192,10 @@ def test_json_has_the_table_and_how_it_was_filled(csm, run, file):
 
 def test_rows_with_unseen_values_are_refused_or_left_as_they_are(csm, misused, run, file):
     text = "smoke,age,ill\nmaybe,,True\nno,30,\n"
-    err = misused("impute", run, file(text), "--quiet")
+    code, out, err = csm("impute", run, file(text))
+    assert (code, out.splitlines()[1].split(",")[0]) == (0, "maybe")
+    assert "1 cells hold values never seen in training" in err
+    err = misused("impute", run, file(text), "--quiet", "--unknown", "refuse")
     assert "'maybe'" in err
     assert "--unknown skip" in err
     code, out, err = csm("impute", run, file(text), "--unknown", "skip")

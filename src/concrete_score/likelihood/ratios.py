@@ -110,7 +110,9 @@ def _completions(
     total = log_sum_by_row(weight, found.row, len(x))
     if bool((total == -torch.inf).any()):
         raise Impossible(int((total == -torch.inf).nonzero()[0]), row_name=row_name)
-    return found._replace(log_scale=weight - total[found.row])
+    possible = weight > -torch.inf  # from a completion of probability zero no ratio leads anywhere
+    scale = (weight - total[found.row])[possible]
+    return Completed(found.states[possible], found.row[possible], scale, found.size)
 
 
 def per_cell(space: Space, x: Tensor, changes: SiteNeighborhood, log_sizes: Mapping[int, Tensor]) -> Tensor:

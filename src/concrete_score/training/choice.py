@@ -27,7 +27,7 @@ from concrete_score.shapes import States
 from concrete_score.spaces import Space
 from concrete_score.training.examples import Examples
 from concrete_score.training.loop import judge_of
-from concrete_score.training.recipe import Recipe, TrainingSettings
+from concrete_score.training.recipe import Recipe, TrainingSettings, build_piece
 
 TRAINING: Mapping[str, Any] = {"lr": LR, "valid_every": 200, "patience": 3_000}
 """Settings for tables, where nothing else is asked for."""
@@ -283,7 +283,8 @@ def _validation(recipe: Recipe, start: Start, rows: Examples, space: Space, vali
     """The mean log-density of held-out rows under the model before its first step."""
     # Its tables are all that counts before the first step: a network of one unit holds them as well as a large one.
     options = {**recipe.model_options, **start.options, "hidden": 1, "blocks": 0}
-    model: Any = registry.load("models", recipe.model)(space, **options, generator=generator(0, "start"))
+    pieces = {"space": space, "generator": generator(0, "start")}
+    model: Any = build_piece(registry.load("models", recipe.model), pieces, options, "model")
     model.start_from(rows.states, rows.observed, rows.weights)
     return judge_of(model, None, valid, 0)(model)
 

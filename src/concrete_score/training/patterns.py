@@ -35,8 +35,8 @@ class BlankPatterns:
     """
 
     sites: tuple[tuple[int, ...], ...]
-    counts: tuple[float, ...]
-    others: float
+    counts: tuple[int | float, ...]
+    others: int | float
     rates: tuple[float, ...]
 
     @classmethod

@@ -240,7 +240,7 @@ class Recipe:
     def build_model(self, space: Space, settings: TrainingSettings) -> nn.Module:
         """The model with its first weights; also beside an objective that no name stands for."""
         pieces = {**self._pieces(space), "generator": generator(settings.seed, "weights")}
-        model: nn.Module = _call(registry.load("models", self.model), pieces, self.model_options, "model")
+        model: nn.Module = build_piece(registry.load("models", self.model), pieces, self.model_options, "model")
         return model
 
     def build_objective(self, space: Space, settings: TrainingSettings, model: nn.Module) -> Objective:
@@ -251,7 +251,7 @@ class Recipe:
             if "proposal" in signature(registry.load("edges", self.edges)).parameters:
                 pieces["proposal"] = PooledProposal(model, settings.pool, settings.seed)
         loaded = registry.load("objectives", self.objective)
-        objective: Objective = _call(loaded, pieces, self.objective_options, "objective")
+        objective: Objective = build_piece(loaded, pieces, self.objective_options, "objective")
         return objective
 
     def _pieces(self, space: Space) -> dict[str, Any]:
@@ -259,13 +259,13 @@ class Recipe:
         pieces: dict[str, Any] = {"space": space}
         if self.neighborhood is not None:
             loaded = registry.load("neighborhoods", self.neighborhood)
-            pieces["neighborhood"] = _call(loaded, pieces, {}, self.neighborhood)
+            pieces["neighborhood"] = build_piece(loaded, pieces, {}, self.neighborhood)
         if self.noise is not None:
-            pieces["noise"] = _call(registry.load("noise", self.noise), pieces, self.noise_options, "noise")
+            pieces["noise"] = build_piece(registry.load("noise", self.noise), pieces, self.noise_options, "noise")
         return pieces
 
 
-def _call(builder: Callable[..., Any], pieces: Mapping[str, Any], options: Mapping[str, Any], where: str) -> Any:
+def build_piece(builder: Callable[..., Any], pieces: Mapping[str, Any], options: Mapping[str, Any], where: str) -> Any:
     """Call a builder with the pieces it asks for and the options given."""
     parameters = signature(builder).parameters
     # A generator is passed where it is required: a table starts uniform, as in the paper, unless asked otherwise.
