@@ -211,7 +211,7 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self._model.explain(self._given(X), top)
 
-    @available_if(_has_target)
+    @available_if(_has_target)  # type: ignore[untyped-decorator]
     def predict(self, X: Any, *, fill: str = FILLS[0], random_state: int | None = None) -> Any:
         """The most probable value of the column ``target`` given the others ``(N,)``; of numbers the mean.
 
@@ -226,7 +226,7 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         name = self.codec_.names[site]
         return filled[name if name in filled.columns else filled.columns[site]].to_numpy()
 
-    @available_if(_has_target)
+    @available_if(_has_target)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Numbers:
         """``P(target = v | the other columns)`` ``(N, V)``; ``classes_`` names the values."""
         return self._model.column_probs(self._without_target(X), self.target)
