@@ -59,7 +59,6 @@ class Drawn:
 
 
 def by_number(site: int, value: int) -> str:
-    """The name of a cell where there is no better one."""
     return f"site {site} = {value}"
 
 
@@ -100,7 +99,6 @@ class Fitted:
     from_noise: bool = False
 
     views: Views = field(init=False, repr=False)
-    """The model as scores, as a density, as a chain from noise."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "views", Views(self.model, self.space, self.from_noise))
@@ -381,12 +379,10 @@ class Fitted:
         return Cells(row[order], site[order], log_probs[order])
 
     def _observed(self, states: Any, observed: Any, random: torch.Generator, name: RowName) -> ObservedLogDensities:
-        """The likelihoods of what is observed of rows."""
         density = None if self.views.levels is not None else self.views.normalized
         return observed_log_densities(density, *self._checked(states, observed), random, name)
 
     def _checked(self, states: Any, observed: Any) -> tuple[Tensor, Tensor]:
-        """Rows with 0 in blank cells, and which are known, on the model's device."""
         rows, known = check_query(states, observed, self.space)
         return check_rows(self.space, rows), known
 
@@ -451,5 +447,4 @@ def _has_blanks(observed: Any) -> bool:
 
 
 def _from(row_name: RowName, start: int, row: int) -> str:
-    """What a row is called that is counted from ``start``."""
     return row_name(start + row)

@@ -430,7 +430,6 @@ def _fraction(value: Any, default: float | None = None) -> Any:
 
 def _made(name: str, value: Any, space: Space) -> Any:
     """A model or objective on a space: a copy of the one given, or what the function given makes."""
-    # A class has all its objects' methods, and is still no object of itself.
     if isinstance(value, _OBJECTS[name]) and not isinstance(value, type):
         return deepcopy(value)
     found = value(space)

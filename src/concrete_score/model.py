@@ -283,7 +283,6 @@ class Model:
         return self.explanation(given, top).native(getattr(given.data, "form", Form("polars")))
 
     def explanation(self, given: Given, top: int = TOP) -> Explanation:
-        """As `explain`, in plain lists."""
         with given.named():
             states, observed = self._cells(given)
             random = self.generator("ratios")
@@ -302,7 +301,6 @@ class Model:
 
     @cached_property
     def _log_sizes(self) -> dict[int, Tensor]:
-        """Of sites whose values stand for several cells, the logarithm of how many ``(V,)``."""
         sizes = {d: self.codec.log_sizes(d) for d in range(len(self.codec.names))}
         return {d: torch.from_numpy(each) for d, each in sizes.items() if each is not None}
 
@@ -394,7 +392,6 @@ class Model:
         return found[:, : self.codec.space.sizes[site]]
 
     def generator(self, stream: str, random_state: int | None = None) -> torch.Generator:
-        """The randomness of one use of the model."""
         seed = self.seed if random_state is None else check_count(random_state, Option("seed"), 0)
         return generator(seed, stream, device=self.fitted.views.device or "cpu")
 
@@ -402,7 +399,6 @@ class Model:
         return ", ".join(each.describe(self.codec.names) for each in conditions)
 
     def _cells(self, given: Given) -> tuple[Tensor, Tensor]:
-        """States and which of their cells are there."""
         device = self.fitted.views.device
         return given.rows.states.long().to(device), given.rows.observed.to(device)
 

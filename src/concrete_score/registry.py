@@ -74,7 +74,7 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
     },
     "codecs": {
         "table": Entry("codecs.table:TableCodec", "rows and columns, one site a column"),
-        "integers": Entry("codecs.table:IntegersCodec", "arrays of whole numbers, as early runs kept them"),
+        "integers": Entry("codecs.integers:IntegersCodec", "arrays of whole numbers, as early runs kept them"),
         "image": Entry("codecs.image:ImageCodec", "images of bits or grey levels, one site a pixel"),
     },
     "columns": {

@@ -26,6 +26,7 @@ from concrete_score.files import atomic
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from concrete_score.fitted import Drawn
     from concrete_score.model import Model
     from concrete_score.samplers.annealed import Stage
 
@@ -114,10 +115,7 @@ def sample(
         if console.json or (out is None and sys.stdout.isatty()):
             states = list(states)
             stack.close()  # a screen shows the bar or the rows, not both at once
-        console.say(_how(count, codec.noun, first.method, model.fitted.draws_from_noise))
-        if first.probability is not None:
-            console.say(f"the condition has probability {first.probability}")
-        console.warn(first.warnings)
+        _say_how(console, model, first, count)
         if way is not None:
             way.write()
         with pipes():
@@ -130,6 +128,14 @@ def sample(
             whole = type(drawn[0]).join(drawn)
             console.put([whole], out, codec.noun)
             console.give(whole.to_json(), str)
+
+
+def _say_how(console: Console, model: "Model", first: "Drawn", count: int) -> None:
+    """How rows were drawn, how probable the condition is, and what speaks against them."""
+    console.say(_how(count, model.codec.noun, first.method, model.fitted.draws_from_noise))
+    if first.probability is not None:
+        console.say(f"the condition has probability {first.probability}")
+    console.warn(first.warnings)
 
 
 def _how(count: int, noun: str, method: str, from_noise: bool) -> str:

@@ -25,7 +25,8 @@ from concrete_score.codecs.columns import (
     spelled,
 )
 from concrete_score.codecs.columns import UNKNOWN as UNSEEN
-from concrete_score.data.frame import Array
+from concrete_score.data.frame import Array, Frame
+from concrete_score.errors import InputError, Option
 from concrete_score.spaces import Space
 
 _SPAN = 2**20
@@ -297,3 +298,23 @@ def any_row(masks: Mapping[int, Array], rows: int) -> Array:
     for mask in masks.values():
         found |= mask
     return found
+
+
+def row_weights(frame: Frame, name: str, kept: torch.Tensor) -> torch.Tensor | None:
+    """The weights of the rows that stay, where the table has the column of weights.
+
+    Raises:
+        InputError: a weight that is not a number from 0 on; its row is named.
+    """
+    if name not in frame.names:
+        return None
+    numbers = frame.table[name].cast(pl.Float64, strict=False).fill_null(float("nan")).to_numpy()[kept]
+    wrong = ~(np.isfinite(numbers) & (numbers >= 0))
+    if wrong.any():
+        row = int(kept[int(wrong.argmax())])
+        came = repr(frame.table[name][row])
+        where = f"{frame.where}: row {row}, column {name!r}"
+        raise InputError("a weight, a number from 0 on", came, where, ("correct it, or leave out ", Option("weight")))
+    if not numbers.any():
+        raise InputError("some weight above 0", "none", f"{frame.where}: column {name!r}")
+    return torch.from_numpy(numbers.copy())

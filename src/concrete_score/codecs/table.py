@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import torch
-from torch import Tensor
 
 from concrete_score import registry
 from concrete_score.codecs.aside import AsideColumn, aside_from_json
@@ -23,8 +22,8 @@ from concrete_score.codecs.base import (
     options_of,
     refuse_other_kind,
 )
-from concrete_score.codecs.cells import Column, any_row, as_rows, flags, log_inside, storage
-from concrete_score.codecs.columns import BLANK, INTEGER, Categories, SiteColumn, column_from_json
+from concrete_score.codecs.cells import Column, any_row, as_rows, flags, log_inside, row_weights, storage
+from concrete_score.codecs.columns import BLANK, INTEGER, SiteColumn, column_from_json
 from concrete_score.codecs.columns import UNKNOWN as UNSEEN
 from concrete_score.codecs.conditions import Condition
 from concrete_score.codecs.filling import Filling, completed
@@ -158,7 +157,7 @@ class TableCodec(Codec):
         return found._replace(
             log_inside=torch.from_numpy(inside)[found.kept] if inside.any() else None,
             unseen=flags(unseen, found.kept, len(self.columns)) if unknown == "reserve" else None,
-            weights=self._weights(whole, found.kept),
+            weights=None if self.weight is None else row_weights(whole, self.weight, found.kept),
         )
 
     def decode(
@@ -422,27 +421,6 @@ class TableCodec(Codec):
         stored = torch.from_numpy(as_rows(chosen, storage(self.space)))
         return Encoded(stored, observed, torch.from_numpy(kept), int(unknown.sum()), int(blank.sum()))
 
-    def _weights(self, frame: Frame, kept: Tensor) -> Tensor | None:
-        """The weights of the rows that stay, where the table has the column of weights.
-
-        Raises:
-            InputError: a weight that is not a number from 0 on; its row is named.
-        """
-        if self.weight is None or self.weight not in frame.names:
-            return None
-        numbers = frame.table[self.weight].cast(pl.Float64, strict=False).fill_null(float("nan")).to_numpy()[kept]
-        wrong = ~(np.isfinite(numbers) & (numbers >= 0))
-        if wrong.any():
-            row = int(kept[int(wrong.argmax())])
-            came = repr(frame.table[self.weight][row])
-            where = f"{frame.where}: row {row}, column {self.weight!r}"
-            raise InputError(
-                "a weight, a number from 0 on", came, where, ("correct it, or leave out ", Option("weight"))
-            )
-        if not numbers.any():
-            raise InputError("some weight above 0", "none", f"{frame.where}: column {self.weight!r}")
-        return torch.from_numpy(numbers.copy())
-
     def _refuse_unknown(self, frame: Frame, unseen: Mapping[int, Array]) -> None:
         """Refuse unknown values: the first by row and column, then how many more there are."""
         row, d = min((int(mask.argmax()), d) for d, mask in unseen.items())
@@ -457,19 +435,6 @@ class TableCodec(Codec):
             where=f"{frame.where}: row {row}, column {self.names[d]!r}",
             fix=["correct it", Option("unknown", "skip")],
         )
-
-
-class IntegersCodec(TableCodec):
-    """Reads the ``run.json`` of tables without names whose column ``d`` holds the numbers below ``sizes[d]``."""
-
-    @classmethod
-    def from_json(cls, value: Any, where: str = "codec") -> TableCodec:  # type: ignore[override]
-        sizes = value.get("sizes")
-        right = isinstance(sizes, list) and all(type(size) is int and 0 < size <= LARGEST for size in sizes)
-        if not right or not sizes:
-            raise InputError(f"a list of sizes up to {LARGEST}", repr(sizes)[:60], where=f"{where}.sizes")
-        columns = tuple(Categories(f"x{d}", INTEGER, tuple(range(size))) for d, size in enumerate(sizes))
-        return TableCodec(columns, Form("npy", "<i8"), named=False)
 
 
 def _few(labels: Sequence[str], shown: int = 8) -> str:
