@@ -359,3 +359,17 @@ def test_the_codec_of_early_runs_is_read_as_a_table_of_whole_numbers():
     assert (old.names, old.named) == (("x0", "x1"), False)
     assert old.encode(np.array([[1, 299]])).states.tolist() == [[1, 299]]
     assert codec_from_json(old.to_json()) == old
+
+
+def test_a_column_of_weights_is_not_modelled_and_must_be_numbers_from_zero_on():
+    table = csv_frame("a,b,w\n0,x,1\n1,y,2.5\n0,y,0\n")
+    codec = TableCodec.fit(table, TableOptions(weight="w"))
+    assert codec.names == ("a", "b")
+    assert codec.encode(table).weights.tolist() == [1.0, 2.5, 0.0]
+    assert codec.encode(csv_frame("a,b\n0,x\n")).weights is None
+    assert codec_from_json(codec.to_json()) == codec
+    for wrong in ("-1", "x", "inf", ""):
+        with pytest.raises(InputError, match=r"row 0, column 'w': expected a weight"):
+            codec.encode(csv_frame(f"a,b,w\n0,x,{wrong}\n"))
+    with pytest.raises(InputError, match="some weight above 0"):
+        codec.encode(csv_frame("a,b,w\n0,x,0\n"))
