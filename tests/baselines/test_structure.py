@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from concrete_score.baselines import families, structure
+from concrete_score.baselines import structure
 from concrete_score.baselines.structure import Climb, Families, learn_structure
 from concrete_score.errors import InputError
 from concrete_score.fitting import load_splits
@@ -30,8 +30,8 @@ def test_gains_are_differences_of_enumerated_log_likelihoods(seed, sizes, blanks
     rows = drawn(seed, sizes, 70).numpy()  # more than one word of bits, and not whole ones
     observed = rng.random(rows.shape) < 0.8 if blanks else np.ones(rows.shape, dtype=bool)
     weights = rng.random(70) + 0.1 if weighted else None
-    kept = families.CHEAP
-    families.CHEAP = 10**6 if by_lines else -1
+    kept = structure.CHEAP
+    structure.CHEAP = 10**6 if by_lines else -1
     try:
         counted = Families(rows.T.copy(), tuple(sizes), observed.T.copy() if blanks else None, weights)
         child, *others = rng.permutation(len(sizes)).tolist()
@@ -39,7 +39,7 @@ def test_gains_are_differences_of_enumerated_log_likelihoods(seed, sizes, blanks
         gains = counted.gains(child, parents, np.array(candidates, dtype=np.int64))
         likelihood = counted.log_likelihood(child, parents)
     finally:
-        families.CHEAP = kept
+        structure.CHEAP = kept
     known = np.where(observed, rows.astype(object), None).tolist()
     assert likelihood == pytest.approx(slow_log_likelihood(known, sizes, child, parents, weights), abs=1e-9)
     for candidate, gain in zip(candidates, gains, strict=True):

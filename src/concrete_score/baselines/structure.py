@@ -164,7 +164,7 @@ class Families:
 def conditional_log_likelihood(counts: Counts) -> float:
     """The largest log-likelihood of the last site given the others, by their table of counts.
 
-    >>> round(conditional_log_likelihood(np.array([[2.0, 2.0], [0.0, 3.0]])) / np.log(2), 6)
+    >>> round(float(conditional_log_likelihood(np.array([[2.0, 2.0], [0.0, 3.0]])) / np.log(2)), 6)
     -4.0
     """
     given = counts.reshape(-1, counts.shape[-1]).sum(1)

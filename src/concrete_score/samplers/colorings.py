@@ -66,7 +66,7 @@ def find_coloring(model: DensityModel, colors: Any = None, interactions: Any = N
 
     >>> from concrete_score.targets import Ising
     >>> find_coloring(Ising((1, 4), 0.3)).tolist()
-    [0, 1, 0, 1]
+    [1, 0, 1, 0]
     """
     edges = find_graph(model, interactions)
     if colors is None and edges is None:
