@@ -34,6 +34,8 @@ from concrete_score.samplers.evidence import Probability
 from concrete_score.samplers.from_noise import Watch
 from concrete_score.training.patterns import BlankPatterns
 
+LeaveBlanks = Callable[[Frame, Tensor], Frame]
+"""From a table and its states to the table with some cells blank."""
 _LIKELIHOODS = ("log_likelihood", "lower", "upper", "raise_")
 
 
@@ -67,7 +69,7 @@ class Model:
         answers = model.double() if codec.precise else model
         fitted = Fitted(answers, codec.space, describe=codec.describe, from_noise=codec.from_noise)
         blanks = dict(facts or {}).get("blanks")
-        patterns = None if blanks is None else BlankPatterns.from_json(blanks, codec.space.num_sites, "data.blanks")
+        patterns = None if blanks is None else BlankPatterns.from_json(blanks, codec.space, "data.blanks")
         return cls(codec, fitted, run, seed, patterns)
 
     @classmethod
@@ -163,18 +165,24 @@ class Model:
         parts = list(self.sample_parts(n, given, sampler=sampler, random_state=random_state))
         _warn(parts[0].warnings)
         states = torch.cat([part.states for part in parts])
-        drawn = next(self.decoded([states], given, random_state))
-        return (drawn if leave_blanks is None else leave_blanks(drawn)).native()
+        return next(self.decoded([states], given, random_state, leave_blanks)).native()
 
-    def decoded(self, parts: Iterable[Tensor], given: Any = None, random_state: int | None = None) -> Iterator[Any]:
+    def decoded(
+        self,
+        parts: Iterable[Tensor],
+        given: Any = None,
+        random_state: int | None = None,
+        leave_blanks: LeaveBlanks | None = None,
+    ) -> Iterator[Any]:
         """The states of `sample_parts` as data: what they leave open is drawn so that the conditions are met."""
         conditions, random, first = self.codec.conditions(given), self.generator("decode", random_state), 0
         for states in parts:
-            yield self.codec.decode(states, random, conditions, first)
+            data = self.codec.decode(states, random, conditions, first)
+            yield data if leave_blanks is None else leave_blanks(data, states)
             first += len(states)
 
-    def blanker(self, random_state: int | None = None) -> Callable[[Frame], Frame]:
-        """What leaves cells of sampled tables blank, in patterns drawn from those of the training rows.
+    def blanker(self, random_state: int | None = None) -> LeaveBlanks:
+        """What leaves cells of sampled tables blank, in the training rows' patterns and in rows such as theirs.
 
         Raises:
             InputError: nothing was blank in training.
@@ -182,7 +190,7 @@ class Model:
         patterns, random = self.patterns, self.generator("blank patterns", random_state)
         if patterns is None:
             raise InputError("a model of data with blanks", "one without", Option("blanks"), "leave it out")
-        return partial(patterns.leave, names=self.codec.names, generator=random)
+        return partial(patterns.leave, space=self.codec.space, names=self.codec.names, generator=random)
 
     def probability(self, given: Any, *, random_state: int | None = None) -> Probability | None:
         """The probability that a row meets conditions, with its standard error; None where the model cannot tell.
@@ -206,7 +214,7 @@ class Model:
         passes: int | None = None,
         watch: Watch | None = None,
     ) -> Iterator[Drawn]:
-        """The states of `sample` in parts, so that memory does not grow with ``n``; `decoder` makes data of them."""
+        """The states of `sample` in parts, so that memory does not grow with ``n``; `decoded` makes data of them."""
         check_sampler(sampler)
         conditions = self.codec.conditions(given)
         return self.fitted.sample_parts(
@@ -219,11 +227,6 @@ class Model:
             watch=watch,
             condition=self._told(conditions),
         )
-
-    def decoder(self, given: Any = None, random_state: int | None = None) -> Callable[[Tensor], Any]:
-        """From the states of `sample_parts` to data, what they leave open drawn so that the conditions are met."""
-        conditions, random = self.codec.conditions(given), self.generator("decode", random_state)
-        return lambda states: self.codec.decode(states, random, conditions)
 
     def evaluate(
         self,

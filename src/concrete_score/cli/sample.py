@@ -119,8 +119,7 @@ def sample(
         if way is not None:
             way.write()
         with pipes():
-            data = model.decoded(states, given)
-            data = data if leave_blanks is None else map(leave_blanks, data)
+            data = model.decoded(states, given, leave_blanks=leave_blanks)
             if not console.json:
                 console.put(data, out, codec.noun)
                 return

@@ -343,8 +343,22 @@ class Number(SiteColumn):
         return found
 
     def _draw(self, cells: Array, rng: np.random.Generator, allowed: Allowed | None) -> Array:
-        """A grid point of each cell: a piece by weight, then one of its points; only those allowed."""
-        within = ((-LIMIT, LIMIT),) if allowed is None else allowed
+        """A grid point of each cell: a piece by weight, then one of its points; only those allowed.
+
+        What is kept for numbers beyond the training range is for scoring them: they are drawn only in cells where the
+        conditions leave nothing else, as values of a category never seen are not drawn either.
+        """
+        anywhere = ((-LIMIT, LIMIT),) if allowed is None else allowed
+        within = meet([anywhere, (self.span,)])
+        seen = np.bincount(self._cells, self._overlap(within).sum(1), minlength=max(self.cells) + 1) > 0
+        found = np.empty(len(cells), dtype=np.int64)
+        for chosen, rows in ((within, seen[cells]), (anywhere, ~seen[cells])):
+            if rows.any():
+                found[rows] = self._draw_among(cells[rows], rng, chosen)
+        return found
+
+    def _draw_among(self, cells: Array, rng: np.random.Generator, within: Allowed) -> Array:
+        """A grid point of each cell in one of the intervals."""
         overlap = self._overlap(within)
         weight = (overlap / self._width[:, None] * self._mass[:, None]).ravel()
         owner = np.repeat(self._cells, len(within))

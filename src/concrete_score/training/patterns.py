@@ -1,19 +1,31 @@
-"""Which cells of rows tend to be blank together: the patterns of training rows, for samples that have blanks too."""
+"""Which cells of rows tend to be blank together, and in which rows: for samples that have blanks too.
 
+Blanks are taken to be missing at random: how probable a pattern m is depends on a row x through its observed cells
+alone. It is learned from the sites S that are never blank, by multinomial logistic regression over patterns,
+
+    P(m | x) ∝ exp( b_m + Σ_{d in S} w_{m,d}(x_d) ).
+"""
+
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from concrete_score.errors import InputError
 from concrete_score.models.layers import draw_categories
 from concrete_score.randomness import uniform
+from concrete_score.shapes import States
+from concrete_score.spaces import Space
 
 PATTERNS, NAMED = 1000, 20_000
 """Patterns kept at most, and the cells that they name together; all others are kept as one rate a site."""
+LEARNED, FEATURES, ROWS = 32, 1000, 50_000
+"""Patterns whose rows are told apart, values of sites that tell them, and rows this is learned from, at most."""
 
 
 @dataclass(frozen=True)
@@ -25,19 +37,46 @@ class BlankPatterns:
         counts: rows of each.
         others: rows of all other patterns.
         rates: the share of these in which each site is blank ``(D,)``.
+        read: the sites S that tell in which rows a pattern is probable; none where that was not learned.
+        effects: log-odds of the first patterns, and last of all others together: ``b_m``, then ``w_{m,d}(v)`` for
+            every value v of every site of ``read``, ``(classes, 1 + Σ sizes)``.
 
     >>> seen = torch.tensor([[True, True], [True, False], [True, True]])
     >>> patterns = BlankPatterns.of(seen)
     >>> patterns.sites, patterns.counts
     (((), (1,)), (2, 1))
-    >>> patterns.draw(2, torch.Generator().manual_seed(0)).shape
-    torch.Size([2, 2])
+    >>> patterns.draw(torch.zeros(5, 2), Space.bits(2), torch.Generator().manual_seed(0)).shape
+    torch.Size([5, 2])
     """
 
     sites: tuple[tuple[int, ...], ...]
     counts: tuple[int | float, ...]
     others: int | float
     rates: tuple[float, ...]
+    read: tuple[int, ...] = ()
+    effects: tuple[tuple[float, ...], ...] = ()
+
+    @classmethod
+    def learn(cls, states: States, observed: Tensor, space: Space, weights: Tensor | None = None) -> "BlankPatterns":
+        """The patterns of rows ``(N, D)``, and in which rows each is probable.
+
+        >>> x = torch.arange(200)[:, None] % 2 * torch.ones(1, 2, dtype=torch.int64)
+        >>> seen = torch.stack([torch.ones(200, dtype=torch.bool), x[:, 0] == 0], 1)  # blank wherever the first is 1
+        >>> patterns = BlankPatterns.learn(x, seen, Space.bits(2))
+        >>> drawn = patterns.draw(x, Space.bits(2), torch.Generator().manual_seed(0))
+        >>> bool((drawn == seen).double().mean() > 0.95)
+        True
+        """
+        found = cls.of(observed, weights)
+        always = observed.all(0).nonzero().squeeze(-1).tolist()
+        width = np.cumsum([space.sizes[d] for d in always])
+        read = tuple(d for d, end in zip(always, width, strict=True) if end <= FEATURES)
+        if not read or len(found.sites) + (found.others > 0) < 2:
+            return found
+        part = slice(0, ROWS)
+        features = _one_hot(states[part], read, space)
+        effects = _log_odds(features, found.classes(observed[part]), None if weights is None else weights[part])
+        return found if effects is None else replace(found, read=read, effects=effects)
 
     @classmethod
     def of(cls, observed: Tensor, weights: Tensor | None = None) -> "BlankPatterns":
@@ -57,31 +96,61 @@ class BlankPatterns:
         sites = tuple(tuple(np.flatnonzero(row).tolist()) for row in table[first[kept]])
         return cls(sites, tuple(_number(count) for count in counts[kept]), _number(others), tuple(rates.tolist()))
 
-    def draw(self, n: int, generator: torch.Generator) -> Tensor:
-        """Which cells of ``n`` rows are seen, bool ``(n, D)``; independent of what they hold."""
+    def classes(self, observed: Tensor) -> npt.NDArray[np.int64]:
+        """Which of the patterns that are told apart each row has ``(N,)``; the last stands for all others."""
+        table, last = (~observed).numpy(force=True), self._told_apart
+        found = np.full(len(table), last)
+        for pattern, sites in enumerate(self.sites[:last]):
+            named = np.zeros(table.shape[1], dtype=bool)
+            named[list(sites)] = True
+            found[(table == named).all(1)] = pattern
+        return found
+
+    def draw(self, states: States, space: Space, generator: torch.Generator) -> Tensor:
+        """Which cells of rows ``(n, D)`` are seen, bool ``(n, D)``."""
         blank = torch.zeros((len(self.sites) + 1, len(self.rates)), dtype=torch.bool)
         for pattern, sites in enumerate(self.sites):
             blank[pattern, list(sites)] = True
         weights = torch.tensor([*self.counts, self.others], dtype=torch.float64)
-        chosen = draw_categories(weights.log(), uniform((n,), generator, weights.device))
+        unit = uniform((len(states), 2), generator, weights.device)
+        chosen = draw_categories(weights.log(), unit[:, 0])
+        if self.effects:
+            last = self._told_apart
+            told = draw_categories(self._log_chances(states, space), unit[:, 1:]).squeeze(-1)
+            rest = torch.cat([torch.full((last,), -torch.inf), weights[last:].log()])
+            chosen = torch.where(told < last, told, draw_categories(rest, unit[:, 0]))
         found = blank[chosen]
         other = chosen == len(self.sites)
         rates = torch.tensor(self.rates, dtype=torch.float64)
         found[other] = uniform((int(other.sum()), len(rates)), generator, rates.device) < rates
         return ~found
 
-    def leave(self, data: Any, names: Sequence[str], generator: torch.Generator) -> Any:
-        """A table (of any kind that has ``with_blanks``) with cells of its columns ``names`` left blank."""
-        blank = (~self.draw(len(data), generator)).T.numpy(force=True)
+    @property
+    def _told_apart(self) -> int:
+        return min(len(self.sites), LEARNED)
+
+    def _log_chances(self, states: States, space: Space) -> Tensor:
+        """``log P(m | x)`` up to a constant a row ``(n, classes)``."""
+        effects = torch.tensor(self.effects, dtype=torch.float64)
+        found, first = effects[:, 0].expand(len(states), -1), 1
+        for d in self.read:
+            found = found + effects[:, first : first + space.sizes[d]].T[states[:, d].long().cpu()]
+            first += space.sizes[d]
+        return found
+
+    def leave(self, data: Any, states: States, space: Space, names: Sequence[str], generator: torch.Generator) -> Any:
+        """A table (of any kind that has ``with_blanks``) of these states, with cells of its columns ``names`` blank."""
+        blank = (~self.draw(states, space, generator)).T.numpy(force=True)
         return data.with_blanks(dict(zip(names, blank, strict=True)))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         sites = [list(each) for each in self.sites]
-        return {"sites": sites, "counts": list(self.counts), "others": self.others, "rates": list(self.rates)}
+        found = {"sites": sites, "counts": list(self.counts), "others": self.others, "rates": list(self.rates)}
+        return {**found, "read": list(self.read), "effects": [list(each) for each in self.effects]}
 
     @classmethod
-    def from_json(cls, value: Any, num_sites: int, where: str = "blanks") -> "BlankPatterns":
+    def from_json(cls, value: Any, space: Space, where: str = "blanks") -> "BlankPatterns":
         """The patterns of plain values, every one of them checked.
 
         Raises:
@@ -93,17 +162,57 @@ class BlankPatterns:
                 tuple(float(count) for count in value["counts"]),
                 float(value["others"]),
                 tuple(float(rate) for rate in value["rates"]),
+                tuple(int(site) for site in value.get("read", ())),
+                tuple(tuple(float(effect) for effect in each) for each in value.get("effects", ())),
             )
-            right = isinstance(value, Mapping) and len(found.sites) == len(found.counts) <= PATTERNS
-            right = right and len(found.rates) == num_sites and all(0 <= rate <= 1 for rate in found.rates)
-            right = right and all(0 <= site < num_sites for each in found.sites for site in each)
-            right = right and all(0 <= count < float("inf") for count in (*found.counts, found.others))
-            right = right and sum(found.counts) + found.others > 0
+            right = isinstance(value, Mapping) and found._fits(space)
         except (KeyError, TypeError, ValueError):
             right = False
         if not right:
-            raise InputError(f"patterns of blanks among {num_sites} columns", repr(value)[:60], where=where)
+            raise InputError(f"patterns of blanks among {space.num_sites} columns", repr(value)[:60], where=where)
         return found
+
+    def _fits(self, space: Space) -> bool:
+        """Whether lengths and ranges are those of a space."""
+        sites = [*self.read, *(site for each in self.sites for site in each)]
+        counts, effects = (*self.counts, self.others), [effect for each in self.effects for effect in each]
+        right = len(self.sites) == len(self.counts) <= PATTERNS and len(self.rates) == space.num_sites
+        right = right and all(0 <= rate <= 1 for rate in self.rates) and all(0 <= d < space.num_sites for d in sites)
+        right = right and all(0 <= count < float("inf") for count in counts) and sum(counts) > 0
+        width = 1 + sum(space.sizes[d] for d in self.read) if right else 0
+        right = right and all(len(each) == width for each in self.effects) and bool(np.isfinite(effects).all())
+        classes = self._told_apart + (len(self.sites) > LEARNED or self.others > 0)
+        return right and len(self.effects) in (0, classes)
+
+
+def _one_hot(states: States, read: Sequence[int], space: Space) -> Any:
+    """The values of some sites as a sparse matrix of ones ``(N, Σ sizes)``."""
+    from scipy.sparse import csr_matrix
+
+    sizes = np.array([space.sizes[d] for d in read])
+    columns = states[:, list(read)].numpy(force=True).astype(np.int64) + np.cumsum(sizes) - sizes
+    rows = np.repeat(np.arange(len(columns)), len(read))
+    return csr_matrix((np.ones(columns.size), (rows, columns.ravel())), shape=(len(columns), int(sizes.sum())))
+
+
+def _log_odds(
+    features: Any, classes: npt.NDArray[np.int64], weights: Tensor | None
+) -> tuple[tuple[float, ...], ...] | None:
+    """The effects of a logistic regression, a line a class; None where these rows do not hold every class."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    present = np.unique(classes)
+    if len(present) < 2 or len(present) != present[-1] + 1:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # nearly there is near enough
+        each = None if weights is None else weights.numpy(force=True)
+        model = LogisticRegression(max_iter=200).fit(features, classes, each)
+    table = np.column_stack([model.intercept_, model.coef_])
+    if len(table) == 1:  # of two classes, the log-odds of the second
+        table = np.concatenate([np.zeros_like(table), table])
+    return tuple(tuple(np.round(line, 4).tolist()) for line in table)
 
 
 def _number(value: Any) -> int | float:
