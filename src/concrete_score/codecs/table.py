@@ -1,7 +1,7 @@
 """Tables: one site a column of categories, numbers or dates; constants and identifiers are kept aside."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from inspect import signature
 from typing import Any
@@ -276,9 +276,13 @@ class TableCodec(Codec):
         return Frame(table, data.form, data.where, data.named)
 
     def choose(self, recipe: Mapping[str, Any], training: Mapping[str, Any]) -> Choice:
-        """As for any table; a model of images needs their shape."""
+        """As for any table, ranges of numbers read in their order; a model of images needs their shape."""
         choice = choose(recipe, training)
         takes = signature(registry.load("models", choice.recipe.model)).parameters
+        ordered = [d for d, column in enumerate(self.columns) if column.ordered and column.size > 2]
+        if ordered and "ordered" in takes and "ordered" not in choice.recipe.model_options:
+            options = {**choice.recipe.model_options, "ordered": ordered}
+            choice = choice._replace(recipe=replace(choice.recipe, model_options=options))
         if "shape" in takes and "shape" not in choice.recipe.model_options:
             raise InputError(
                 f"images for the model {choice.recipe.model}, an array of shape (N, H, W)",

@@ -1,6 +1,6 @@
 """The small parts of every network: layers with explicit first weights, and how sites are read and written."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -161,30 +161,43 @@ class SiteFeatures(nn.Module):
     """States as numbers: a two-valued site is one feature, -1 or +1; a larger one is one-hot; a single value is 0.
 
     One feature for a bit halves a network's inputs, and its sign keeps them centered for tanh. Categories have no
-    order, so larger sites are spelled out. A site of one value carries no information and keeps one constant
-    feature, so that no layer is ever empty.
+    order, so larger sites are spelled out. Of sites whose values are ordered, a feature says whether the value is at
+    least v, for each v but the least: neighbors share most of their features, so what is learned of one holds for
+    the next. A site of one value carries no information and keeps one constant feature, so that no layer is empty.
 
     Args:
         space: the states' space.
         order: the sites in the order their features appear; natural by default.
         dtype: of the features.
+        ordered: the sites whose values are ordered.
 
     >>> SiteFeatures(Space((2, 3)))(torch.tensor([[0, 2], [1, 0]])).tolist()
     [[-1.0, 0.0, 0.0, 1.0], [1.0, 1.0, 0.0, 0.0]]
+    >>> SiteFeatures(Space((4,)), ordered=[0])(torch.tensor([[0], [2]])).tolist()
+    [[-0.25, -0.25, -0.25], [0.25, 0.25, -0.25]]
     """
 
     site: Tensor
-    value: Tensor
+    low: Tensor
+    high: Tensor
     scale: Tensor
     shift: Tensor
 
-    def __init__(self, space: Space, order: Tensor | None = None, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self,
+        space: Space,
+        order: Tensor | None = None,
+        dtype: torch.dtype = torch.float32,
+        ordered: Collection[int] = (),
+    ) -> None:
         super().__init__()
         sites = range(space.num_sites) if order is None else order.tolist()
-        rows = [(d, *row) for d in sites for row in _site_rows(space.sizes[d])]
-        site, value, scale, shift = zip(*rows, strict=True)
+        rows = [(d, *row) for d in sites for row in _site_rows(space.sizes[d], d in ordered)]
+        site, low, high, scale, shift = zip(*rows, strict=True)
         self.register_buffer("site", torch.tensor(site), persistent=False)
-        self.register_buffer("value", torch.tensor(value), persistent=False)
+        self.register_buffer("low", torch.tensor(low), persistent=False)
+        self.register_buffer("high", torch.tensor(high), persistent=False)
+        self._exact = low == high
         self.register_buffer("scale", torch.tensor(scale, dtype=dtype), persistent=False)
         self.register_buffer("shift", torch.tensor(shift, dtype=dtype), persistent=False)
 
@@ -194,20 +207,24 @@ class SiteFeatures(nn.Module):
 
     def forward(self, x: States) -> Features:
         """``(..., D) -> (..., F)``."""
-        hit = x.index_select(-1, self.site) == self.value
+        value = x.index_select(-1, self.site)
+        hit = value == self.low if self._exact else (value >= self.low) & (value <= self.high)
         return torch.addcmul(self.shift, hit.to(self.scale.dtype), self.scale)
 
     def part(self, value: Tensor, columns: slice) -> Tensor:
         """The features ``columns``, all of one site, of that site's values ``(n,) -> (n, f)``."""
-        hit = value[:, None] == self.value[columns]
+        hit = (value[:, None] >= self.low[columns]) & (value[:, None] <= self.high[columns])
         return torch.addcmul(self.shift[columns], hit.to(self.scale.dtype), self.scale[columns])
 
 
-def _site_rows(size: int) -> list[tuple[int, float, float]]:
-    """``(value, scale, shift)`` of a site's features, each ``scale · [x = value] + shift``."""
+def _site_rows(size: int, ordered: bool) -> list[tuple[int, int, float, float]]:
+    """``(low, high, scale, shift)`` of a site's features, each ``scale · [low ≤ x ≤ high] + shift``."""
     if size == 1:
-        return [(0, 0.0, 0.0)]
-    return [(1, 2.0, -1.0)] if size == 2 else [(v, 1.0, 0.0) for v in range(size)]
+        return [(0, 0, 0.0, 0.0)]
+    if size == 2:
+        return [(1, 1, 2.0, -1.0)]
+    # Half the scale: about half of a site's features are up at once, where one alone is for a category.
+    return [(v, size, 0.5, -0.25) for v in range(1, size)] if ordered else [(v, v, 1.0, 0.0) for v in range(size)]
 
 
 @dataclass(frozen=True)

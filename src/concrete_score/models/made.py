@@ -35,7 +35,8 @@ class MADE(nn.Module):
     With fewer than D - 1 units some degrees are missing, and a site sees only the predecessors up to the nearest
     degree below it: prefer ``hidden >= D - 1``.
 
-    A bit is read as -1 or +1 and written as one logit; a larger site is read one-hot and written as one logit a value.
+    A bit is read as -1 or +1 and written as one logit; a larger site is read one-hot, or by thresholds where its values
+    are ordered, and written as one logit a value.
 
     Args:
         space: any space; it is never enumerated.
@@ -46,6 +47,7 @@ class MADE(nn.Module):
         parents: a few sites on which each site is known to depend. The order is then one of parents first, and the
             network starts as the Bayesian network of these parents, counted from the rows (`start_from`): it learns
             what that misses.
+        ordered: the sites whose values are ordered, such as ranges of numbers; they are read as such (`SiteFeatures`).
         pseudo_count: smooths these tables by so many rows of evenly spread pseudo-data, as the baselines do: with the
             parents of a Chow–Liu tree the start is that tree. None mixes a little of each site's marginal in instead.
         generator: the source of the first weights.
@@ -68,6 +70,7 @@ class MADE(nn.Module):
         order_seed: int | None = None,
         parents: Sequence[Sequence[int]] | None = None,
         pseudo_count: float | None = None,
+        ordered: Sequence[int] = (),
         *,
         generator: torch.Generator,
         dtype: torch.dtype = torch.float32,
@@ -85,7 +88,9 @@ class MADE(nn.Module):
         self.act = find_activation(activation)
         self.register_buffer("order", layout.order.to(generator.device), persistent=False)
         self.register_buffer("by_size", layout.by_size.to(generator.device), persistent=False)
-        features = SiteFeatures(space, layout.order, dtype)
+        if unknown := set(ordered) - set(range(space.num_sites)):
+            raise InputError(f"sites from 0 to {space.num_sites - 1}", repr(sorted(unknown)), where="ordered")
+        features = SiteFeatures(space, layout.order, dtype, frozenset(ordered))
         read, units, write = layout.read_mask(features.site), layout.unit_mask(), layout.write_mask()
         self._groups, self._plan = layout.groups, layout.plan(features.site)
         self.features = features.to(generator.device)

@@ -140,7 +140,7 @@ def _energy(model: Energy) -> Relaxable:
     features = model.features
 
     def function(probabilities: Tensor) -> Tensor:
-        hit = probabilities[..., features.site, features.value]
+        hit = probabilities[..., features.site, features.low]
         value: Tensor = model.network(features.shift + hit * features.scale)
         return value.squeeze(-1)
 

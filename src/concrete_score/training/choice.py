@@ -29,7 +29,7 @@ from concrete_score.training.examples import Examples
 from concrete_score.training.loop import judge_of
 from concrete_score.training.recipe import Recipe, TrainingSettings, build_piece
 
-TRAINING: Mapping[str, Any] = {"lr": LR, "valid_every": 200, "patience": 3_000}
+TRAINING: Mapping[str, Any] = {"lr": LR, "average": 0.995, "valid_every": 200, "patience": 3_000}
 """Settings for tables, where nothing else is asked for."""
 
 Say = Callable[[Any], None]
