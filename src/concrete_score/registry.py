@@ -180,6 +180,7 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
             "experiments.guard:run", "f = r² on flips of real data diverges, and the guard catches it", "5.4"
         ),
         "tables": Entry("experiments.tables:run", "known truths learned with nothing said, and how far off it is"),
+        "mixed": Entry("experiments.mixed:run", "tables with numbers and blanks: sampled rows beside real ones"),
         "explain": Entry("experiments.tables:run_explain", "planted mistakes, and which model finds them first"),
         "figure2": Entry("experiments.figure2:run", "sixteen categories sampled through their scores", "5.2, figure 2"),
         "table1": Entry(
