@@ -1,7 +1,7 @@
 """Columns of dates and times: numbers on a grid of days, seconds or the like, in the column's own format."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -92,6 +92,15 @@ class Date(SiteColumn):
     def size(self) -> int:
         """How many ranges there are."""
         return self.number.size
+
+    @property
+    def neighbors(self) -> Array:
+        """Pairs of ranges that lie side by side ``(E, 2)``."""
+        return self.number.neighbors
+
+    def joined(self, group: Array) -> "Date":
+        """The column with its ranges joined."""
+        return replace(self, number=self.number.joined(group))
 
     @property
     def log_sizes(self) -> Array | None:

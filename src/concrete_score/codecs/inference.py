@@ -25,6 +25,7 @@ from concrete_score.codecs.base import check_choice
 from concrete_score.codecs.cells import Column
 from concrete_score.codecs.columns import BOOLEAN, INTEGER, NUMBER, TEXT, Bins, Categories, SiteColumn
 from concrete_score.codecs.dates import Date
+from concrete_score.codecs.joining import join_cells
 from concrete_score.codecs.numbers import Number
 from concrete_score.codecs.pooled import Pooled
 from concrete_score.data.frame import Frame
@@ -164,7 +165,8 @@ def infer_columns(frame: Frame, options: TableOptions) -> Inferred:
         came = ", ".join(f"{name!r} ({reason})" for name, reason, _ in faults)
         fixes = {repr(option): option for _, _, option in faults}
         raise InputError("columns that are what they were said to be", came, frame.where, [tuple(fixes.values())])
-    sites = tuple(each.kind for each in found if isinstance(each.kind, SiteColumn))
+    pairs = [(column, each.kind) for column, each in zip(columns, found, strict=True) if isinstance(each.kind, SiteColumn)]
+    sites = tuple(kind for _, kind in pairs)
     if not sites:
         fix = "give a table whose columns depend on one another"
         raise InputError("a column with two values or more", "none", frame.where, fix)
@@ -174,7 +176,8 @@ def infer_columns(frame: Frame, options: TableOptions) -> Inferred:
             frame, {c.name: c.blanks for c, each in zip(columns, found, strict=True) if each.kind in sites}, fix_blanks
         )
     aside = tuple(each.kind for each in found if isinstance(each.kind, AsideColumn))
-    return Inferred(sites, aside, tuple((c.name, each.why) for c, each in zip(columns, found, strict=True)))
+    joined = join_cells(sites, [kind.encode(column) for column, kind in pairs])
+    return Inferred(tuple(joined), aside, tuple((c.name, each.why) for c, each in zip(columns, found, strict=True)))
 
 
 def refuse_blanks(frame: Frame, counts: Mapping[str, int], fix: list[Text]) -> None:

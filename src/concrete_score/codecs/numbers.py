@@ -12,7 +12,7 @@ is a probability on the grid, and columns cut in different ways compare (docs/ma
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
 from typing import Any, ClassVar
@@ -22,7 +22,7 @@ import polars as pl
 
 from concrete_score.codecs.columns import NUMBER, NUMBER_PATTERN, UNKNOWN, ColumnCells, SiteColumn, Value
 from concrete_score.codecs.conditions import GIVEN, Condition
-from concrete_score.codecs.ranges import LIMIT, Allowed, cut, grid_digits, intervals, meet
+from concrete_score.codecs.ranges import LIMIT, Allowed, ascending, cut, grid_digits, intervals, meet
 from concrete_score.data.frame import Array
 from concrete_score.errors import InputError
 
@@ -133,6 +133,21 @@ class Number(SiteColumn):
         for at in empty:
             texts[at] = "other values" if len(empty) == 1 else f"other values ({at})"
         return (*texts, None) if self.blank else tuple(texts)
+
+    @property
+    def neighbors(self) -> Array:
+        """Pairs of cells that lie side by side, or one among the other ``(E, 2)``."""
+        inside = (self._ends >= self.span[0]) & (self._starts <= self.span[1])
+        single = self._width == 1
+        lines = [self._cells[inside], self._cells[inside & single], self._cells[inside & ~single]]
+        pairs = np.concatenate([np.sort(np.stack([line[:-1], line[1:]], 1), 1) for line in lines])
+        found: Array = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
+        return found
+
+    def joined(self, group: Array) -> "Number":
+        """The column with its cells joined: cell b becomes part of cell ``group[b]``, these renumbered ascending."""
+        part = group[self._cells]
+        return replace(self, cells=tuple(ascending(self._starts, np.array(self.weights), part).tolist()))
 
     def text(self, key: int) -> str:
         """A grid point as text."""

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from concrete_score.codecs.laws import PRIOR, learn_law
 from concrete_score.data.frame import Array
 from concrete_score.errors import InputError
 
@@ -14,14 +15,8 @@ Allowed = tuple[tuple[int, int], ...]
 """Intervals of grid points, both ends included, ascending."""
 MOST_RANGES, LEAST_RANGES = 40, 4
 """Ranges of a column: the cube root of its rows, between these."""
-PIECES = 160
-"""About how many pieces the law inside all ranges of a column has."""
-SEEN_OFTEN = 5
-"""A value of a column of few different values has a piece of its own if so many rows share it."""
 FEWEST = 30
 """Rows that an atom or a range holds at least, where there are enough."""
-PRIOR = 0.5
-"""What all grid points of a cell together, and all beyond the training range, count beside the training rows."""
 _DIGITS = 12
 """The most decimals of a grid that is read off the values; beyond, numbers are continuous."""
 _SIGNIFICANT = 9
@@ -31,9 +26,10 @@ _SIGNIFICANT = 9
 def cut(keys: Array, ranges: int | None = None) -> tuple[Array, Array, Array]:
     """The pieces of a column whose observed cells are the grid points ``keys`` ``(N,)``.
 
-    A value that more rows share than a range would hold is an atom, a cell of its own; the others are cut into ranges
-    that hold about equally many rows. Pieces are where the law inside a cell is even: single values that are frequent,
-    stretches between quantiles, and beyond the training range ever wider ones of ever less weight.
+    Pieces are where the law inside a cell is even (`learn_law`), and beyond the training range ever wider ones of ever
+    less weight follow. Of the points that stand out, one that more rows share than a range would hold is an atom, a
+    cell of its own. The other such points, and apart from them the rest, are cut into ranges that hold about equally
+    many rows, so that a range of measurements and the counts among them are different cells.
 
     Args:
         keys: whole numbers within `LIMIT`.
@@ -42,14 +38,18 @@ def cut(keys: Array, ranges: int | None = None) -> tuple[Array, Array, Array]:
     Returns:
         Of each piece its first grid point, ascending, its cell, and its weight.
     """
-    values, counts = np.unique(keys, return_counts=True)
+    law = learn_law(keys)
     wanted = ranges or int(np.clip(round(len(keys) ** (1 / 3)), LEAST_RANGES, MOST_RANGES))
-    atoms = _atoms(counts, wanted)
-    bounds = _bounds(values[~atoms], counts[~atoms], wanted)
-    starts = _starts(values, counts, atoms, bounds)
-    weights = _weights(starts, values, counts)
-    atom = np.isin(starts, values[atoms])
-    return starts, _ascending(starts, weights, atom, np.searchsorted(bounds, starts, side="right")), weights
+    low, high = int(law.starts[0]), law.end - 1
+    below, above = _tail(low, high, up=False), _tail(low, high, up=True)
+    starts = np.concatenate([below[0], law.starts, above[0]])
+    weights = np.concatenate([below[1], law.rows, above[1]])
+    # The tails go with the rest, or where there is none with the outermost points.
+    single = np.pad(law.single, (len(below[0]), len(above[0])), constant_values=bool(law.single.all()))
+    part = np.empty(len(starts), dtype=np.int64)
+    part[~single] = _even(weights[~single], wanted)
+    part[single] = -1 - _even(weights[single], wanted, atoms=np.diff(np.append(starts, LIMIT))[single] == 1)
+    return starts, ascending(starts, weights, part), weights
 
 
 def grid_digits(values: Array) -> int:
@@ -175,80 +175,48 @@ def _short(edge: float) -> str:
     return brief if float(brief) == edge else repr(edge)
 
 
-def _atoms(counts: Array, ranges: int) -> Array:
-    """Which values many rows share: more than a range holds, of all rows and then of the rest ``(V,)`` bool."""
-    atoms = counts >= max(FEWEST, counts.sum() / ranges)
-    rest = counts[~atoms].sum()
-    found: Array = atoms | (counts >= max(FEWEST, rest / ranges))
-    return found
-
-
-def _bounds(values: Array, counts: Array, ranges: int) -> Array:
-    """The first grid point of each range but the first; ranges hold about equally many rows."""
-    total = counts.sum()
-    most = max(1, min(ranges, int(total // min(FEWEST, max(1, total // 4)))))
-    below = np.cumsum(counts)[:-1]
-    targets = np.arange(1, most) * total / most
-    if not len(below) or not len(targets):
-        return np.empty(0, dtype=np.int64)
-    at = np.unique(np.searchsorted(below, targets).clip(0, len(below) - 1))
-    low, high = values[at], values[at + 1]
-    found: Array = low + (high - low) // 2 + (high - low) % 2
-    return found
-
-
-def _starts(values: Array, counts: Array, atoms: Array, bounds: Array) -> Array:
-    """Where pieces begin: at ranges, at and after atoms and frequent values, at quantiles, and out into the tails."""
-    total = int(counts.sum())
-    few = len(values) <= total / 20
-    often = atoms | (counts >= (SEEN_OFTEN if few else max(FEWEST, total / PIECES)))
-    alone = values[often]
-    rest, sizes = values[~often], counts[~often]
-    # Two rows at least in a piece of a small column.
-    step = max(total / PIECES, 8.0)
-    crossed = np.floor(np.cumsum(sizes) / step)
-    inner = rest[1:][np.diff(crossed) > 0] if len(rest) > 1 else rest[:0]
-    low, high = int(values[0]), int(values[-1])
-    width = max(1, (high - low) // 20)
-    steps = width * 2 ** np.arange(1, 63 - int(width).bit_length(), dtype=object) - width
-    above = [high + 1 + int(each) for each in [0, *steps] if high + 1 + int(each) < LIMIT]
-    below = [low - int(each) for each in [0, *steps] if low - int(each) > -LIMIT]
-    below += [0] if low > 0 else []
-    found = [[-LIMIT], below, above, bounds.tolist(), alone.tolist(), (alone + 1).tolist(), inner.tolist()]
-    return np.unique(np.array([each for part in found for each in part], dtype=np.int64))
-
-
-def _weights(starts: Array, values: Array, counts: Array) -> Array:
-    """Rows in each piece, and a little for what was not seen: even inside the training range, thinning out beyond."""
-    ends = np.append(starts[1:], LIMIT)
-    total = np.append(0, np.cumsum(counts))
-    rows = (total[np.searchsorted(values, ends)] - total[np.searchsorted(values, starts)]).astype(float)
-    low, high = int(values[0]), int(values[-1])
-    inside = (starts >= low) & (ends <= high + 1)
-    width = ends.astype(float) - starts.astype(float)
-    prior = np.where(inside, PRIOR * width / max(1.0, float(high - low + 1)), 0.0)
+def _tail(low: int, high: int, up: bool) -> tuple[Array, Array]:
+    """Pieces beyond the training range on one side, ever wider: their first grid points, and `PRIOR` among them."""
     scale = max(1, (high - low) // 20)
-    away = np.where(starts > high, starts - high, low - ends + 1).astype(float)
-    tail = np.where(inside, 0.0, width * (1 + np.maximum(away, 0.0) / scale) ** -3.0)
-    for side in (starts > high, ends <= low):
-        if tail[side].sum():
-            tail[side] *= PRIOR / tail[side].sum()
+    steps = [0, *(scale * (2**k - 1) for k in range(1, 63))]
+    if up:
+        starts = np.array([high + 1 + each for each in steps if high + 1 + each < LIMIT], dtype=np.int64)
+        ends, away = np.append(starts[1:], LIMIT), starts - high
+    else:
+        found = [low - each for each in steps if low - each > -LIMIT] + ([0] if low > 0 else [])
+        ends = np.unique(np.array(found, dtype=np.int64))
+        starts = np.append(-LIMIT, ends[:-1])
+        away = low - ends + 1
+    weights = (ends.astype(float) - starts.astype(float)) * (1 + away.astype(float) / scale) ** -3.0
+    weights *= PRIOR / weights.sum()
     if low >= 0:  # what was never below zero hardly ever is
-        tail[starts < 0] *= 0.01
-    found: Array = rows + prior + tail
-    return np.maximum(found, 1e-300)
+        weights[starts < 0] *= 0.01
+    return starts, np.maximum(weights, 1e-300)
 
 
-def _ascending(starts: Array, weights: Array, atom: Array, part: Array) -> Array:
-    """Each piece's cell ``(P,)``, cells numbered by the mean of what they hold.
+def _even(rows: Array, ranges: int, atoms: Array | None = None) -> Array:
+    """Neighboring pieces in groups of about equally many rows ``(P,)``.
 
     Args:
-        atom: whether a piece is an atom.
-        part: the range it lies in.
+        rows: of each piece.
+        ranges: how many groups at most, atoms apart.
+        atoms: which pieces are groups of their own if they hold more rows than a group.
     """
-    pairs = np.stack([atom, np.where(atom, starts, part)], 1)
-    kinds, group = np.unique(pairs, axis=0, return_inverse=True)
-    group = group.ravel()
+    alone = np.zeros(len(rows), dtype=bool)
+    for _ in range(2):  # of all rows, and then of the rest
+        alone |= (rows >= max(FEWEST, rows[~alone].sum() / ranges)) & (atoms if atoms is not None else False)
+    rest = rows[~alone]
+    total = rest.sum()
+    most = max(1, min(ranges, int(total // min(FEWEST, max(1, total // 4)))))
+    group = np.empty(len(rows), dtype=np.int64)
+    group[~alone] = np.minimum((np.cumsum(rest) - rest / 2) * (most / max(total, 1e-300)), most - 1).astype(np.int64)
+    group[alone] = most + np.arange(int(alone.sum()))
+    return group
+
+
+def ascending(starts: Array, weights: Array, part: Array) -> Array:
+    """Each piece's cell ``(P,)`` from the part it belongs to, cells numbered by the mean of what they hold."""
+    kinds, group = np.unique(part, return_inverse=True)
     ends = np.append(starts[1:] - 1, LIMIT)
     middle = (starts.astype(float) + ends.astype(float)) / 2
     # Beyond the training range there are hardly any rows, but very large numbers.
@@ -256,4 +224,5 @@ def _ascending(starts: Array, weights: Array, atom: Array, part: Array) -> Array
     means = np.bincount(group, heavy * middle) / np.bincount(group, heavy)
     rank = np.empty(len(kinds), dtype=np.int64)
     rank[np.argsort(means, kind="stable")] = np.arange(len(kinds))
-    return rank[group]
+    found: Array = rank[group]
+    return found

@@ -28,6 +28,7 @@ from concrete_score.targets.bayesian_network import BayesianNetwork, asia, rando
 from concrete_score.targets.pmf import from_density
 from concrete_score.training import Finished, fit
 from concrete_score.training.choice import choose, fit_to_rows
+from concrete_score.training.examples import Examples
 
 ROWS, TEST, BLANKED = 20_000, 20_000, 2_000
 COLUMNS, PARENTS, NETWORKS = 12, 2, 3
@@ -96,37 +97,53 @@ def clinic(settings: Settings) -> dict[str, Any]:
 
 def mixed(settings: Settings, network: int) -> dict[str, Any]:
     """A random network of 12 columns of 2 to 6 values, each with up to two parents."""
-    chance = random.Random(network)
-    sizes = [chance.randint(2, 6) for _ in range(COLUMNS)]
-    truth = random_network(sizes, PARENTS, generator(network, "mixed network"))
+    truth = mixed_network(network)
     fitted, ended = learned(truth, settings)
     test = truth.sample(TEST, generator(settings.seed, "test rows"))
-    best, ours = truth.log_density(test), fitted.row_log_likelihoods(test)
-    if ours is None:
-        raise RuntimeError("the default model has an exact likelihood")
-    gap = best - ours
     return {
-        "sizes": sizes,
-        "truth": float(best.mean()),
-        "ours": float(ours.mean()),
-        "gap": float(gap.mean()),
-        "gap_stderr": float(gap.std()) / sqrt(len(gap)),
+        "sizes": list(truth.space.sizes),
+        **behind(truth.log_density(test), fitted.row_log_likelihoods(test)),
         **blanked_cells(truth, fitted, settings),
         "steps": ended.step,
         "seconds": round(ended.seconds, 1),
     }
 
 
-def learned(truth: BayesianNetwork, settings: Settings) -> tuple[Fitted, Finished]:
-    """A model of rows of a network, chosen and trained with nothing said."""
-    rows = truth.sample(ROWS, generator(settings.seed, "training rows")).to(torch.uint8)
-    train, valid = hold_out(rows, VALID_FRACTION, settings.seed)
+def mixed_network(number: int) -> BayesianNetwork:
+    """The random network of a number."""
+    chance = random.Random(number)
+    sizes = [chance.randint(2, 6) for _ in range(COLUMNS)]
+    return random_network(sizes, PARENTS, generator(number, "mixed network"))
+
+
+def behind(best: Tensor, ours: Tensor | None) -> dict[str, float]:
+    """How far the log-likelihoods of rows fall short of the best ones, on average, with the standard error."""
+    if ours is None:
+        raise RuntimeError("the default model has an exact likelihood")
+    gap = best - ours
+    return {
+        "truth": float(best.mean()),
+        "ours": float(ours.mean()),
+        "gap": float(gap.mean()),
+        "gap_stderr": float(gap.std()) / sqrt(len(gap)),
+    }
+
+
+def learned(truth: BayesianNetwork, settings: Settings, blank: float = 0.0) -> tuple[Fitted, Finished]:
+    """A model of rows of a network, chosen and trained with nothing said; a share of their cells may be blank."""
+    states = truth.sample(ROWS, generator(settings.seed, "training rows")).to(torch.uint8)
+    observed = torch.rand(states.shape, generator=generator(settings.seed, "training blanks")) >= blank
+    train, valid = hold_out(Examples.of(states, observed), VALID_FRACTION, settings.seed)
     model, ended, _ = _fit(train, valid, truth.space, settings, {"steps": 600, "valid_every": 200})
     return Fitted(model.requires_grad_(False), truth.space), ended
 
 
 def _fit(
-    rows: Tensor, valid: Tensor, space: Space, settings: Settings, quick: Mapping[str, Any]
+    rows: Tensor | Examples,
+    valid: Tensor | Examples,
+    space: Space,
+    settings: Settings,
+    quick: Mapping[str, Any],
 ) -> tuple[nn.Module, Finished, str]:
     """Train what is chosen where nothing is asked for, and its name; ``quick`` are the settings of the quick size."""
     choice = choose({}, {"seed": settings.seed, **(quick if settings.quick else {})})

@@ -6,6 +6,7 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -107,6 +108,35 @@ class BayesianNetwork:
         """Each variable's exact distribution ``(size,)``, by enumeration."""
         return tuple(self.joint().marginal([d]).probabilities for d in range(self.space.num_sites))
 
+    def log_evidence(self, evidence: Sequence[Tensor]) -> PerState:
+        """``log Σ_x p(x) Π_d e_d(x_d)`` of n rows ``(n,)``, one variable summed out after the other: nothing is listed.
+
+        Args:
+            evidence: for each variable ``log e_d`` of its values ``(n, size)``; 0 and -inf say which values are possible.
+        """
+        scaled, log_scale = _scaled(evidence)
+        return self._summed(scaled, []).log().squeeze(-1) + log_scale
+
+    def posteriors(self, evidence: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """``P(x_d = v | evidence)`` of each variable ``(n, size)``, as exactly as `log_evidence`.
+
+        >>> sprinkler = BayesianNetwork(Space((2, 2)), ((), (0,)), ([0.8, 0.2], [[0.9, 0.1], [0.3, 0.7]]))
+        >>> wet = [torch.zeros(1, 2), torch.tensor([[-torch.inf, 0.0]])]
+        >>> sprinkler.posteriors(wet)[0].round(decimals=4).tolist()
+        [[0.3636, 0.6364]]
+        """
+        scaled, _ = _scaled(evidence)
+        joint = [self._summed(scaled, [d]) for d in range(len(self.tables))]
+        return tuple(each / each.sum(-1, keepdim=True) for each in joint)
+
+    def _summed(self, evidence: Sequence[Tensor], kept: list[int]) -> Tensor:
+        """``Σ p(x) Π_d e_d(x_d)`` over all variables but those kept ``(n, ...)``."""
+        rows, terms = len(self.tables), []
+        for d, (table, weight) in enumerate(zip(self.tables, evidence, strict=True)):
+            terms += [table.numpy(), [*self.parents[d], d], weight.numpy(), [rows, d]]
+        total = np.einsum(*terms, [rows, *kept], optimize="greedy")
+        return torch.from_numpy(total).reshape(len(evidence[0]), -1)
+
     @cached_property
     def _joint(self) -> Pmf:
         return from_density(self)
@@ -166,6 +196,13 @@ def _dirichlet(shape: tuple[int, ...], concentration: float, generator: torch.Ge
     unit = torch.rand(shape, generator=generator, dtype=torch.float64)
     gamma = torch.from_numpy(gammaincinv(concentration, unit.numpy()))
     return gamma / gamma.sum(-1, keepdim=True)
+
+
+def _scaled(evidence: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
+    """Weights of at most 1 in float64, and the logarithm of what they were divided by ``(n,)``."""
+    tops = [each.double().amax(-1, keepdim=True).clamp(min=-1e300) for each in evidence]
+    scaled = [(each.double() - top).exp() for each, top in zip(evidence, tops, strict=True)]
+    return scaled, torch.cat(tops, -1).sum(-1)
 
 
 def _check_one_each(what: str, count: int, sizes: tuple[int, ...]) -> None:
