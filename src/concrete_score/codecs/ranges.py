@@ -27,8 +27,7 @@ def cut(keys: Array, ranges: int | None = None) -> tuple[Array, Array, Array]:
     """The pieces of a column whose observed cells are the grid points ``keys`` ``(N,)``.
 
     Pieces are where the law inside a cell is even (`learn_law`), and beyond the training range ever wider ones of ever
-    less weight follow. Of the points that stand out, one that more rows share than a range would hold is an atom, a
-    cell of its own. The other such points, and apart from them the rest, are cut into ranges that hold about equally
+    less weight follow. Of the points that stand out, one that enough rows share is an atom, a cell of its own. The other such points, and apart from them the rest, are cut into ranges that hold about equally
     many rows, so that a range of measurements and the counts among them are different cells.
 
     Args:
@@ -200,11 +199,9 @@ def _even(rows: Array, ranges: int, atoms: Array | None = None) -> Array:
     Args:
         rows: of each piece.
         ranges: how many groups at most, atoms apart.
-        atoms: which pieces are groups of their own if they hold more rows than a group.
+        atoms: which pieces are groups of their own if enough rows have them.
     """
-    alone = np.zeros(len(rows), dtype=bool)
-    for _ in range(2):  # of all rows, and then of the rest
-        alone |= (rows >= max(FEWEST, rows[~alone].sum() / ranges)) & (atoms if atoms is not None else False)
+    alone = np.zeros(len(rows), dtype=bool) if atoms is None else atoms & (rows >= FEWEST)
     rest = rows[~alone]
     total = rest.sum()
     most = max(1, min(ranges, int(total // min(FEWEST, max(1, total // 4)))))

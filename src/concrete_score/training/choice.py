@@ -18,6 +18,7 @@ from concrete_score.defaults import (
     IMAGE_OBJECTIVE,
     LEAST_STEPS,
     LR,
+    MODEL,
     MOST_STEPS,
     ROUNDS,
 )
@@ -31,6 +32,11 @@ from concrete_score.training.recipe import Recipe, TrainingSettings, build_piece
 
 TRAINING: Mapping[str, Any] = {"lr": LR, "average": 0.995, "valid_every": 200, "patience": 3_000}
 """Settings for tables, where nothing else is asked for."""
+LARGE = 10_000
+"""Rows from which on a larger network learns more than it invents."""
+NETWORK: Mapping[str, Any] = {"hidden": 200, "activation": "silu"}
+NETWORK_TRAINING: Mapping[str, Any] = {"weight_decay": 0.3}
+"""That network, where no option of the model is asked for."""
 
 Say = Callable[[Any], None]
 """Receives a line of text."""
@@ -178,6 +184,10 @@ def fit_to_rows(
             "steps": min(max(ROUNDS * len(rows) // choice.settings.batch_size, LEAST_STEPS), MOST_STEPS),
         }
         why = (*why, f"{training['steps']:,} steps at most{_stop(choice.settings.patience, training['steps'])}")
+    if start and recipe.model == MODEL and len(rows) >= LARGE and not set(NETWORK) & set(recipe.model_options):
+        recipe = replace(recipe, model_options={**NETWORK, **recipe.model_options})
+        training = {**NETWORK_TRAINING, **training}
+        why = (*why, f"{NETWORK['hidden']} units a layer: {LARGE:,} rows or more teach them")
     if start and set(STARTS) <= set(_parameters("models", recipe.model)) and not _DECIDED & set(recipe.model_options):
         found = find_start(recipe, rows, space, valid, say)
         recipe = replace(recipe, model_options={**recipe.model_options, **found.options})

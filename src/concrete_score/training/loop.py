@@ -136,7 +136,8 @@ class _Loop:
         self.fabric.to_device(model)
         if start is None and starts_from_rows(model):
             _start(model, rows.to(self.device))
-        optimizer = torch.optim.Adam(model.parameters(), lr=settings.lr, fused=True)
+        decay: Any = {"weight_decay": settings.weight_decay, "decoupled_weight_decay": True}
+        optimizer = torch.optim.Adam(model.parameters(), lr=settings.lr, fused=True, **decay)
         self.loss: Any = Loss(model, objective)
         self.optimizer: Any = optimizer
         self.backward: Callable[[Tensor], None] = torch.autograd.backward
