@@ -27,8 +27,9 @@ def cut(keys: Array, ranges: int | None = None) -> tuple[Array, Array, Array]:
     """The pieces of a column whose observed cells are the grid points ``keys`` ``(N,)``.
 
     Pieces are where the law inside a cell is even (`learn_law`), and beyond the training range ever wider ones of ever
-    less weight follow. Of the points that stand out, one that enough rows share is an atom, a cell of its own. The other such points, and apart from them the rest, are cut into ranges that hold about equally
-    many rows, so that a range of measurements and the counts among them are different cells.
+    less weight follow. Of the points that stand out, one that enough rows share is an atom, a cell of its own. The
+    other such points, and apart from them the rest, are cut into ranges that hold about equally many rows, so that a
+    range of measurements and the counts among them are different cells.
 
     Args:
         keys: whole numbers within `LIMIT`.
