@@ -147,6 +147,7 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "maximum_likelihood": Entry("objectives.build:maximum_likelihood", "for normalized models", "B.1"),
     },
     "kernels": {
+        "auto": Entry("samplers.choice:auto", "the kernel that uses most of what the model offers"),
         "mh": Entry("samplers.mh:MetropolisHastings", "a uniform neighbor, accepted or not", "3.3"),
         "informed": Entry("samplers.informed:Informed", "a neighbor in proportion to a function of its ratio"),
         "gibbs": Entry("samplers.gibbs:Gibbs", "a site drawn anew from its conditional"),

@@ -134,9 +134,7 @@ def tune(kernel: Any, state: State, steps: int, g: torch.Generator) -> tuple[Any
     return adapt(kernel, state, g, steps) if isinstance(kernel, Sized) else (kernel, state)
 
 
-def sample(
-    kernel: Any, start: Tensor, problem: Problem, effort: Effort, g: torch.Generator, thin: int = 1
-) -> Traces:
+def sample(kernel: Any, start: Tensor, problem: Problem, effort: Effort, g: torch.Generator, thin: int = 1) -> Traces:
     """Tune, then draw until chains last long enough or the time is over."""
     kernel, state = tune(kernel, kernel.init(start), effort.tuning, g)
     for _ in range(effort.tuning):
@@ -243,4 +241,3 @@ def _over(found: Worth, yardstick: Worth) -> Worth:
 def _in_steps(time: AutocorrelationTime, thin: int) -> tuple[float, float]:
     """Of a trace of every ``thin``-th step; below one draw it cannot be told apart from one."""
     return time.value * thin, time.error * thin
-

@@ -183,7 +183,7 @@ SMALL: Mapping[str, Callable[[], Problem]] = {
 
 @cache
 def trained_rbm(hidden: int, steps: int = 6_000, batch: int = 128, rate: float = 0.05) -> RBM:
-    """Persistent contrastive divergence on binarized digits of 28×28 pixels: chains of `Auxiliary`, one step a batch."""
+    """Persistent contrastive divergence on binarized digits of 28×28 pixels, one step of its chains a batch."""
     images = load("mnist", "train")
     data = ImageCodec.fit(images).encode(images).states
     g = generator(0, f"rbm {hidden}")

@@ -1,6 +1,10 @@
 """Samplers: kernels that step batched chains, the loops around them, and what their draws are worth (paper, 3.3)."""
 
 from concrete_score.samplers.auxiliary import Auxiliary as Auxiliary
+from concrete_score.samplers.choice import Choice as Choice
+from concrete_score.samplers.choice import auto as auto
+from concrete_score.samplers.choice import choose_kernel as choose_kernel
+from concrete_score.samplers.choice import structured as structured
 from concrete_score.samplers.colored import Colored as Colored
 from concrete_score.samplers.combined import Composition as Composition
 from concrete_score.samplers.combined import anneal as anneal
