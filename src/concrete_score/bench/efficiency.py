@@ -15,7 +15,7 @@ from concrete_score.bench.problems import SINGLE, Builder, Problem
 from concrete_score.protocols import State
 from concrete_score.randomness import generator
 from concrete_score.samplers import Tempering, adapt, adapt_ladder
-from concrete_score.samplers.autocorrelation import AutocorrelationTime, autocorrelation_time
+from concrete_score.samplers.diagnosis import AutocorrelationTime, autocorrelation_time
 from concrete_score.samplers.multi_site import Sized
 
 YARDSTICK = "textbook"

@@ -12,9 +12,9 @@ from torch import Tensor
 from concrete_score import registry
 from concrete_score.errors import InputError, check_count
 from concrete_score.protocols import DensityModel, HiddenUnits, Kernel, LocalFields, ScoreModel
-from concrete_score.samplers.autocorrelation import autocorrelation_time
 from concrete_score.samplers.colorings import interactions_of
 from concrete_score.samplers.couplings import linear_fields
+from concrete_score.samplers.diagnosis import autocorrelation_time
 from concrete_score.samplers.multi_site import Sized, adapt
 from concrete_score.samplers.surrogates import relaxes
 
