@@ -200,6 +200,9 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "figure7": Entry(
             "experiments.figure7:run", "denoising on two toys against the exact noisy distribution", "B.3, figure 7"
         ),
+        "samplers": Entry(
+            "experiments.samplers:run", "every kernel on nine problems beside a textbook DMALA loop", "3.3"
+        ),
         "estimators": Entry("experiments.estimators:run", "the noise of each way to draw edges, at equal cost", "4.2"),
     },
 }

@@ -32,16 +32,17 @@ class Effort:
     chains: int = 64
     tuning: int = 400
     """Steps in which step sizes and ladders are found; as many again are thrown away."""
-    burn_in: int = 2_000
+    burn_in: int = 1_500
     """Steps of the first structured kernel before anything starts."""
-    wanted: float = 60.0
+    wanted: float = 40.0
     """Autocorrelation times that a chain should last."""
-    seconds: float = 20.0
+    seconds: float = 6.0
     """Of processor time, at most, for the draws of one kernel."""
     turns: int = 25
     """Blocks of steps of every kernel that are timed, in turn."""
 
 
+FULL = Effort()
 QUICK = Effort(chains=16, tuning=60, burn_in=200, seconds=0.5, turns=3)
 
 
@@ -124,7 +125,8 @@ def _start(problem: Problem, effort: Effort, seed: int) -> Tensor:
     state = kernel.init(problem.model.space.uniform(effort.chains, g))
     for _ in range(effort.burn_in):
         state, _ = kernel.step(state, g)
-    return state.x
+    x: Tensor = state.x
+    return x
 
 
 def tune(kernel: Any, state: State, steps: int, g: torch.Generator) -> tuple[Any, State]:
@@ -153,7 +155,7 @@ def sample(kernel: Any, start: Tensor, problem: Problem, effort: Effort, g: torc
             checked = len(seen[0])
             traces = [torch.stack(trace) for trace in seen]
             if over or all(checked > effort.wanted * autocorrelation_time(trace).value for trace in traces):
-                return Traces(kernel, state, thin, *traces, passes / (checked * thin))
+                return Traces(kernel, state, thin, traces[0], traces[1], passes / (checked * thin))
 
 
 def time_in_turns(kernels: Mapping[str, tuple[Any, State]], turns: int) -> dict[str, float]:
@@ -229,13 +231,15 @@ def _over(found: Worth, yardstick: Worth) -> Worth:
         hypot(found.time_error / found.time, yardstick.time_error / yardstick.time),
         hypot(found.slow_time_error / found.slow_time, yardstick.slow_time_error / yardstick.slow_time),
     ]
-    ratios = {
-        "per_second": gain / cost,
-        "slow_per_second": slow / cost,
-        "per_pass": gain / passes,
-        "slow_per_pass": slow / passes,
-    }
-    return replace(found, **ratios, error=errors[0], slow_error=errors[1])
+    return replace(
+        found,
+        per_second=gain / cost,
+        slow_per_second=slow / cost,
+        per_pass=gain / passes,
+        slow_per_pass=slow / passes,
+        error=errors[0],
+        slow_error=errors[1],
+    )
 
 
 def _in_steps(time: AutocorrelationTime, thin: int) -> tuple[float, float]:

@@ -118,7 +118,7 @@ def glass(sites: int = 100, inverse_temperature: float = 1.5) -> Problem:
     """A dense spin glass; its slow statistic is how far spins follow the strongest direction of the couplings."""
     model = spin_glass(sites, inverse_temperature, generator(0, "spin glass"))
     couplings = _spin_matrix(model)
-    strongest = torch.linalg.eigh(couplings)[1][:, -1].float()
+    strongest: Tensor = torch.linalg.eigh(couplings)[1][:, -1].float()
     matrix = couplings.float() / 2
 
     def energy(x: Tensor) -> Tensor:
