@@ -14,7 +14,6 @@ from concrete_score.samplers import (
     MetropolisHastings,
     MultiSite,
     Tempering,
-    anneal,
     carry,
     run,
 )
