@@ -95,7 +95,7 @@ class Worth:
 
 
 LEAST = {"ising_0.3": 40.0, "ising_0.44": 40.0, "potts_4": 40.0, "rbm_25": 30.0, "spin_glass": 20.0}
-"""What the best kernel of a problem should gain over the textbook loop, where that was promised; else it should gain."""
+"""What the best kernel of a problem should gain over the textbook loop; elsewhere, anything."""
 
 
 def best_over_textbook(name: str, effort: Effort | None = None, problems: Mapping[str, Any] = PROBLEMS) -> Check:

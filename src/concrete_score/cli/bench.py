@@ -8,9 +8,7 @@ from concrete_score.bench import suite
 from concrete_score.cli.console import Console, checks_table, common_options, examples
 
 
-@click.command(
-    epilog=examples("csm bench", "csm bench startup draw", "csm bench samplers", "csm bench --json --threads 2")
-)
+@click.command(epilog=examples("csm bench", "csm bench startup draw", "csm bench samplers", "csm bench --json"))
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @common_options
 def bench(console: Console, names: tuple[str, ...]) -> None:
