@@ -20,9 +20,8 @@ def row(kernel, **given):
 def measured(per_second=50.0):
     kernels = ["textbook", "multi_site", "dlmc", "path_auxiliary", "colored", "gwg", "sweep", "tempering", "auxiliary"]
     kernels.append(efficiency.HIDDEN)
-    rows = {
-        name: [row(k, per_second=per_second, slow_per_second=per_second) for k in kernels] for name in problems.PROBLEMS
-    }
+    each = [row(k, per_second=per_second, slow_per_second=per_second) for k in kernels]
+    rows = {name: [dict(one) for one in each] for name in problems.PROBLEMS}
     more = {
         "cost": {"colored, slope in sites": 1.0, "colored, by sites": {"900": 1.0}},
         "tempering_cost": {"ratio": 0.1},
