@@ -25,6 +25,7 @@ def measured(per_second=50.0):
     more = {
         "cost": {"colored, slope in sites": 1.0, "colored, by sites": {"900": 1.0}},
         "tempering_cost": {"ratio": 0.1},
+        "single_flips": {"time": 1.0},
         "independent_sets": {
             "gain": 0.5, "gain_error": 0.1, "ours": 44.0, "textbook": 43.5, "seconds_a_graph": 1.0,
             "textbook_seconds_a_graph": 1.0, "sets": {"ours": [44]},

@@ -70,7 +70,7 @@ class Worth:
     """Of the log-density."""
     standard_error: float
     z: float | None
-    """Of the mean, against the exact one or the reference."""
+    """Of the mean, against the exact one or the reference; None where the run was too short for an error."""
     time: float
     """Autocorrelation time of the log-density in steps."""
     time_error: float
@@ -109,13 +109,13 @@ def best_over_textbook(name: str, effort: Effort | None = None, problems: Mappin
 
 def compare(problem: Problem, effort: Effort, seed: int = 0, say: Callable[[str], None] | None = None) -> list[Worth]:
     """Every kernel of a problem beside the textbook loop, which comes first."""
-    start = _start(problem, effort, seed)
+    begin = start(problem, effort, seed)
     traces: dict[str, Traces] = {}
     for name, builder in _builders(problem).items():
         # Kernels of one site a step forget slowly: recording each step would take longer than the step.
         thin = max(1, problem.model.space.num_sites // 40) if name in SINGLE else 1
         g = generator(seed, f"{problem.name} {name}")
-        traces[name] = sample(builder(problem.model), start, problem, effort, g, thin)
+        traces[name] = sample(builder(problem.model), begin, problem, effort, g, thin)
         if say is not None:
             say(f"{problem.name}: {name}, {len(traces[name].energy) * traces[name].thin} steps")
     seconds = time_in_turns({name: (t.kernel, t.state) for name, t in traces.items()}, effort.turns)
@@ -132,7 +132,7 @@ def _builders(problem: Problem) -> dict[str, Builder]:
     return {**loop, **problem.kernels}
 
 
-def _start(problem: Problem, effort: Effort, seed: int) -> Tensor:
+def start(problem: Problem, effort: Effort, seed: int) -> Tensor:
     """Chains burnt in by the first structured kernel: nobody's autocorrelation time is read off a way in."""
     g = generator(seed, f"{problem.name} start")
     kernel = next(iter(problem.structured.values()))(problem.model)
@@ -195,7 +195,8 @@ def _reference(problem: Problem, traces: Mapping[str, Traces]) -> tuple[float, f
     """``E log q`` and its standard error: exact, or the mean over all kernels that lasted long enough."""
     if problem.exact is not None:
         return problem.exact, 0.0
-    found = [_mean(each.energy) for each in traces.values()]
+    known = [each for each in traces.values() if autocorrelation_time(each.energy).long_enough]
+    found = [_mean(each.energy) for each in known or traces.values()]
     weights = [error**-2 for _, error in found]
     return sum(m * w for (m, _), w in zip(found, weights, strict=True)) / sum(weights), sum(weights) ** -0.5
 
@@ -215,12 +216,13 @@ def _worth(
     mean, error = _mean(traces.energy)
     # What also went into the reference is not held against itself.
     spread = sqrt(abs(error**2 - reference_error**2)) if reference_error else error
+    known = times[0].long_enough and spread > 0
     found = Worth(
         kernel=name,
         step_size=getattr(traces.kernel, "step_size", None),
         mean=mean,
         standard_error=error,
-        z=(mean - reference) / spread if spread > 0 else None,
+        z=(mean - reference) / spread if known else None,
         time=steps[0][0],
         time_error=steps[0][1],
         slow_time=steps[1][0],

@@ -111,7 +111,7 @@ def run(
 
     Args:
         kernel: what to run; or ``"auto"``, which picks from what ``model`` offers and says why in the diagnosis. Its
-            step size, if it has one, is found in burn-in and then frozen.
+            step size, if it has one, is found in as many steps before burn-in and then frozen.
         x, steps, generator, burn_in, thin, clamped, progress: as in `stream`.
         statistics: what to watch besides the log-density, by name.
         diagnose: compute ESS and R-hat of the log-density (where the kernel's model has one) and the statistics.

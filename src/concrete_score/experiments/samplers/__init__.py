@@ -19,6 +19,7 @@ from concrete_score.experiments.samplers.units import (
     independent_sets,
     problem,
     sandwich,
+    single_flips,
     tempering_cost,
 )
 
@@ -34,7 +35,13 @@ PAPER = {
     "effective draws a step over single flips, 50×50 in a field": 58,
 }
 """What the literature has."""
-WORK = {"cost": cost, "tempering_cost": tempering_cost, "independent_sets": independent_sets, "sandwich": sandwich}
+WORK = {
+    "single_flips": single_flips,
+    "cost": cost,
+    "tempering_cost": tempering_cost,
+    "independent_sets": independent_sets,
+    "sandwich": sandwich,
+}
 
 
 class Bar(NamedTuple):
@@ -63,7 +70,7 @@ BARS = (
     Bar("spin_glass", ("tempering",), "slow_per_second", 20.0, "batched tempering over sweeps, slow statistic"),
 )
 MOST_Z = 4.0
-FLIPS, FIELD = "gwg", "ising_field"
+FIELD = "ising_field"
 
 
 def run(settings: Settings) -> Findings:
@@ -90,11 +97,12 @@ def checks(rows: Rows, titles: Mapping[str, str], more: Mapping[str, Any]) -> It
     for bar in BARS:
         if bar.problem in rows:
             name = f"{titles[bar.problem]}: {bar.what}, effective draws a second over textbook DMALA's"
-            best = max((row for row in rows[bar.problem] if row["kernel"] in bar.kernels), key=lambda r: r[bar.key])
-            yield Check.at_least(f"{name} ({best['kernel']})", best[bar.key], bar.bound)
+            of = {row["kernel"]: row[bar.key] or 0.0 for row in rows[bar.problem] if row["kernel"] in bar.kernels}
+            best = max(of, key=of.__getitem__)
+            yield Check.at_least(f"{name} ({best})", of[best], bar.bound)
     if FIELD in rows:
-        of = {row["kernel"]: row["time"] for row in rows[FIELD]}
-        gain = of[FLIPS] / min(of[name] for name in GRADIENT_KERNELS)
+        best = min(row["time"] for row in rows[FIELD] if row["kernel"] in GRADIENT_KERNELS and row["time"])
+        gain = (more["single_flips"]["time"] or 0.0) / best
         yield Check.at_least(f"{titles[FIELD]}: effective draws a step over single informed flips, energy", gain, 50.0)
     z = [row["z"] for each in rows.values() for row in each if row["z"] is not None]
     yield Check.at_least("means of energies held against the truth", len(z), 20)

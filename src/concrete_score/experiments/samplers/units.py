@@ -1,7 +1,7 @@
 """What the comparison of samplers measures, a unit each: problems, costs of a step, independent sets, a sandwich."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, log, sqrt
 from time import process_time
 from typing import Any, ClassVar
@@ -12,14 +12,22 @@ from torch import Tensor
 from concrete_score.bench.dmala import TextbookDMALA
 from concrete_score.bench.efficiency import FULL as FULL_EFFORT
 from concrete_score.bench.efficiency import QUICK as LITTLE
-from concrete_score.bench.efficiency import Effort, compare, time_in_turns
+from concrete_score.bench.efficiency import Effort, compare, sample, start, time_in_turns
 from concrete_score.bench.plain_annealing import PlainBlockGibbs, PlainRBMPath
-from concrete_score.bench.problems import LADDER, PROBLEMS, SMALL, glass, trained_rbm
+from concrete_score.bench.problems import LADDER, PROBLEMS, SMALL, disk, glass, trained_rbm
 from concrete_score.experiments.result import Settings
 from concrete_score.likelihood import Annealing, RBMPath, ais, default_kernel, linear, raise_, reverse_ais
 from concrete_score.protocols import State
 from concrete_score.randomness import generator
-from concrete_score.samplers import Auxiliary, Colored, MultiSite, Tempering, anneal
+from concrete_score.samplers import (
+    Auxiliary,
+    Colored,
+    GibbsWithGradients,
+    MultiSite,
+    Tempering,
+    anneal,
+    autocorrelation_time,
+)
 from concrete_score.targets import Ising, erdos_renyi, independent_set, random_rbm
 from concrete_score.targets.boltzmann import RBM
 
@@ -60,6 +68,19 @@ def problem(settings: Settings, name: str) -> dict[str, Any]:
     found = (SMALL if settings.quick else PROBLEMS)[name]()
     rows = compare(found, size_of(settings).effort, settings.seed, settings.say)
     return {"title": found.name, "rows": [row.to_json() for row in rows]}
+
+
+def single_flips(settings: Settings) -> dict[str, Any]:
+    """How long the energy of a lattice in a field is remembered by single informed flips, in steps.
+
+    They forget so slowly that few chains and much time are needed to tell.
+    """
+    found = disk(6 if settings.quick else 50)
+    effort = replace(size_of(settings).effort, chains=16, seconds=1.0 if settings.quick else 90.0, wanted=20.0)
+    g = generator(settings.seed, "single flips")
+    traces = sample(GibbsWithGradients(found.model), start(found, effort, settings.seed), found, effort, g, thin=50)
+    time = autocorrelation_time(traces.energy)
+    return {"time": 50 * time.value, "time_error": 50 * time.error, "long_enough": time.long_enough}
 
 
 def cost(settings: Settings) -> dict[str, Any]:
