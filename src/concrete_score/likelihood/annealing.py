@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import isfinite
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from concrete_score.errors import InputError, check_count
 from concrete_score.likelihood.annealing_paths import KernelFactory, Path, default_kernel, time_reversal
 from concrete_score.likelihood.exact import check_finite
 from concrete_score.protocols import Enumerable, Kernel, State
+from concrete_score.samplers.combined import hand_over
 from concrete_score.samplers.matrices import LIMIT
 from concrete_score.samplers.run import Progress
 from concrete_score.shapes import PerState, PerStateTable, States
@@ -119,7 +120,8 @@ class Annealing:
     @torch.no_grad()
     def up(self, x: States, generator: torch.Generator, tick: Callable[[], None] = lambda: None) -> "Climb":
         """From base draws ``(C, D)`` through ``T_1, …, T_K``; ``Σ_k [log f_k - log f_{k-1}](x_{k-1})`` on the way."""
-        total, spreads, state, last = *_blank(x), State(x), None
+        total, spreads = _blank(x)
+        state, last = State(x), cast(Any, None)
         for low, high in self._rungs():
             increment = self._increment(state.x, low, high)
             total += increment
@@ -132,7 +134,8 @@ class Annealing:
     @torch.no_grad()
     def down(self, x: States, generator: torch.Generator, tick: Callable[[], None] = lambda: None) -> "Climb":
         """From ``x_K = x`` ``(C, D)`` back through the time reversals of ``T_K, …, T_1``; the same sum."""
-        total, spreads, state, last = *_blank(x), State(x), None
+        total, spreads = _blank(x)
+        state, last = State(x), cast(Any, None)
         for low, high in reversed(list(self._rungs())):
             kernel = time_reversal(self.kernels(self.path.at(high)))
             state, last = self._move(kernel, last, state, generator), kernel
@@ -152,9 +155,7 @@ class Annealing:
         return value
 
     def _move(self, kernel: Any, last: Any, state: State, generator: torch.Generator) -> State:
-        """Where the last kernel's memory holds for the next one, chains are not looked at anew."""
-        kept = type(kernel) is type(last) and getattr(kernel, "portable", False)
-        state = state if kept else kernel.init(state.x)
+        state = hand_over(state, last, kernel)
         for _ in range(self.sweeps):
             state, _ = kernel.step(state, generator)
         return state

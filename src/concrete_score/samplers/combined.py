@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -74,6 +74,13 @@ class Composition:
                 raise InputError("kernels with a transition matrix", type(kernel).__name__, where="kernels")
             product = product @ kernel.transition_matrix(clamped)
         return product
+
+
+def hand_over(state: State, last: Any, kernel: Any) -> State:
+    """Chains of the last kernel as the next one wants them; where its memory holds, they are not looked at anew."""
+    kept = type(kernel) is type(last) and getattr(kernel, "portable", False)
+    found: State = state if kept else kernel.init(*_plain(state))
+    return found
 
 
 def _plain(state: State) -> tuple[Tensor, Tensor | None]:
@@ -164,11 +171,10 @@ def anneal(
         came = f"{first} to {last}"
         raise InputError("temperatures that fall and stay positive", came, where="temperatures", fix="such as (1, 0.1)")
     start = model.space.uniform(x, generator) if isinstance(x, int) else x
-    state, found, mover = State(start, clamped), None, None
+    state, found, mover = State(start, clamped), cast(Annealed | None, None), cast(Any, None)
     for k in range(steps):
         colder = kernel(Tempered(model, (first / last) ** (k / max(1, steps - 1)) / first))
-        kept = type(colder) is type(mover) and getattr(colder, "portable", False)
-        state, _ = colder.step(state if kept else colder.init(state.x, state.clamped), generator)
+        state, _ = colder.step(hand_over(state, mover, colder), generator)
         mover, found = colder, _better(found, colder, state, model)
     if found is None:  # pragma: no cover - there is at least one step
         raise RuntimeError("no steps")
