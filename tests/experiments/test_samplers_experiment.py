@@ -69,7 +69,7 @@ def test_the_textbook_energy_is_the_density(name):
 def test_written_plainly_an_rbm_anneals_alike():
     g = generator(0)
     model = random_rbm(6, 3, 0.8, g)
-    fast, plain = RBMPath(model), PlainRBMPath(model)
+    fast, plain = RBMPath(model), PlainRBMPath(RBMPath(model))
     x = model.space.enumerate()
     assert (fast.increment(x, 0.2, 0.9) - plain.increment(x, 0.2, 0.9)).abs().max() < 1e-5
     kernel = PlainBlockGibbs(plain.at(0.5))

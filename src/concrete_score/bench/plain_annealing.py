@@ -11,10 +11,28 @@ from concrete_score.protocols import Info, State
 from concrete_score.samplers.base import check_start
 from concrete_score.shapes import PerState, States
 from concrete_score.spaces import Space
+from concrete_score.targets.boltzmann import RBM
 
 
-class PlainRBMPath(RBMPath):
-    """Both densities of a step are computed."""
+@dataclass(frozen=True, eq=False)
+class PlainRBMPath:
+    """A path whose steps compute both densities, each anew."""
+
+    path: RBMPath
+
+    @property
+    def space(self) -> Space:
+        return self.path.space
+
+    @property
+    def target(self) -> RBM:
+        return self.path.target
+
+    def at(self, beta: float) -> TemperedRBM:
+        return self.path.at(beta)
+
+    def sample(self, n: int, generator: torch.Generator) -> States:
+        return self.path.sample(n, generator)
 
     def increment(self, x: States, low: float, high: float) -> PerState:
         return self.at(high).log_density(x) - self.at(low).log_density(x)
@@ -26,7 +44,7 @@ class PlainBlockGibbs:
 
     >>> from concrete_score.targets import random_rbm
     >>> g = torch.Generator().manual_seed(0)
-    >>> path = PlainRBMPath(random_rbm(5, 3, 0.5, g))
+    >>> path = PlainRBMPath(RBMPath(random_rbm(5, 3, 0.5, g)))
     >>> kernel = PlainBlockGibbs(path.at(0.5))
     >>> kernel.step(kernel.init(path.sample(4, g)), g)[0].x.shape
     torch.Size([4, 5])
