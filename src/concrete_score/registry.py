@@ -147,6 +147,7 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "maximum_likelihood": Entry("objectives.build:maximum_likelihood", "for normalized models", "B.1"),
     },
     "kernels": {
+        "auto": Entry("samplers.choice:auto", "the kernel that uses most of what the model offers"),
         "mh": Entry("samplers.mh:MetropolisHastings", "a uniform neighbor, accepted or not", "3.3"),
         "informed": Entry("samplers.informed:Informed", "a neighbor in proportion to a function of its ratio"),
         "gibbs": Entry("samplers.gibbs:Gibbs", "a site drawn anew from its conditional"),
@@ -198,6 +199,9 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         ),
         "figure7": Entry(
             "experiments.figure7:run", "denoising on two toys against the exact noisy distribution", "B.3, figure 7"
+        ),
+        "samplers": Entry(
+            "experiments.samplers:run", "every kernel on nine problems beside a textbook DMALA loop", "3.3"
         ),
         "estimators": Entry("experiments.estimators:run", "the noise of each way to draw edges, at equal cost", "4.2"),
     },
