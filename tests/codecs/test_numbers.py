@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from concrete_score.codecs.cells import Column
 from concrete_score.codecs.columns import UNKNOWN, column_from_json
 from concrete_score.codecs.conditions import Condition
-from concrete_score.codecs.dates import Date, find_format
+from concrete_score.codecs.dates import Date
+from concrete_score.data.dates import find_format
 from concrete_score.codecs.numbers import Number
 from concrete_score.codecs.ranges import LIMIT, grid_digits, intervals
 from concrete_score.errors import InputError

@@ -31,7 +31,7 @@ DATES = (
 TIMES = ("%H:%M:%S%.f", "%H:%M")
 _FIRST = 100
 """Cells that are tried before all of them are."""
-_FEW_WORDS, _STRAY = 3, 0.05
+FEW_WORDS, STRAY = 3, 0.05
 """The most different words among numbers, and the most cells that hold one, for which they are taken for blanks."""
 _NANOSECONDS = 1000
 
@@ -88,7 +88,7 @@ def stray_words(parts: Sequence[pl.Series]) -> list[str]:
     whole = pl.concat(texts)
     words = whole.filter(~whole.str.contains(NUMBER_PATTERN))
     distinct = words.unique().sort().to_list()
-    return distinct if len(distinct) <= _FEW_WORDS and len(words) <= _STRAY * len(whole) else []
+    return distinct if len(distinct) <= FEW_WORDS and len(words) <= STRAY * len(whole) else []
 
 
 def dates(parts: Sequence[pl.Series]) -> list[Array] | None:
