@@ -46,7 +46,16 @@ def test_every_number_survives_being_written(numbers, spelling):
 
 @pytest.mark.parametrize(
     "texts",
-    [["1", "2.5"], ["N123", "N456"], ["12A", "13B"], ["007%", "12%"], ["1.5", "2,5"], ["10.0.0.1"], ["1e5", "3"], ["a"]],
+    [
+        ["1", "2.5"],
+        ["N123", "N456"],
+        ["12A", "13B"],
+        ["007%", "12%"],
+        ["1.5", "2,5"],
+        ["10.0.0.1"],
+        ["1e5", "3"],
+        ["a"],
+    ],
 )
 def test_plain_numbers_and_names_have_no_spelling(texts):
     assert find_spelling(pl.Series(texts)) is None

@@ -171,9 +171,11 @@ def test_a_word_among_numbers_or_dates_counts_as_not_observed_and_stays(tmp_path
     assert (~rows.observed[:, 0]).sum() == len(words) == rows.unseen[:, 0].sum()
     assert rows.log_inside[-1].exp() == pytest.approx(column.reserve) == len(words) / (len(cells) + len(words))
     (note,) = codec.notes()
-    assert all(repr(word) in note[0] for word in words) and note[1].value == {"a": "text"}
+    assert all(repr(word) in note[0] for word in words)
+    assert note[1].value == {"a": "text"}
     again = TableCodec.from_json(codec.to_json())
-    assert again == codec and not again.notes()
+    assert again == codec
+    assert not again.notes()
 
 
 def test_many_words_among_numbers_make_text_of_them(tmp_path):

@@ -14,6 +14,7 @@ from concrete_score.report.html import (
     named,
     number,
     paragraph,
+    shortened,
     side_by_side,
     stacked,
     table,
@@ -24,7 +25,8 @@ ROWS, CELLS = 4_000, 60_000
 """Rows of each table that are compared at most, and cells, so that this takes a second or two."""
 COLUMNS = 40
 """Columns that are compared at most."""
-LISTED = 12
+LISTED, NAME = 12, 40
+"""Lines of each table, and characters of a column's name."""
 TITLE = "Comparison"
 
 
@@ -66,7 +68,9 @@ def _compared(subject: Subject, real: Tensor, drawn: Tensor, part: str) -> Compa
     frames = [subject.codec.decode(states, generator) for states in (rows, drawn[:most].long())]
     # Where there are too many columns, those of most values.
     shown = [subject.names[site] for site in most_telling(subject.space.sizes, COLUMNS)]
-    one, other = (frame.table.select(shown) for frame in frames)
+    short = [shortened(name, NAME) for name in shown]
+    labels = [name if short.count(name) == 1 else f"{name} ({at})" for at, name in enumerate(short)]
+    one, other = (frame.table.select(shown).rename(dict(zip(shown, labels, strict=True))) for frame in frames)
     return compare(one, other, parts=[part], seed=seed)
 
 
