@@ -81,6 +81,7 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "categories": Entry("codecs.columns:Categories", "the distinct texts, whole numbers or booleans of a column"),
         "bins": Entry("codecs.columns:Bins", "ranges of a column of numbers, by their names"),
         "number": Entry("codecs.numbers:Number", "numbers: ordered ranges and atoms, with a law inside each range"),
+        "amount": Entry("codecs.amounts:Amount", "numbers written with a currency, a unit or parted thousands"),
         "date": Entry("codecs.dates:Date", "dates and times, as numbers in the column's own format"),
         "pooled": Entry("codecs.pooled:Pooled", "frequent texts, and one value for all others"),
     },
