@@ -33,17 +33,18 @@ def exact_cells(model, x, observed):
     return row[order], site[order], log_probs[order].exp()
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(st.integers(0, 50))
 def test_many_weighted_draws_are_the_conditionals(seed):
     model, x, observed = blanked(seed)
     row, site, wanted = exact_cells(model, x, observed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(weighted, "DRAWS", 8192)
+        patch.setattr(weighted, "DRAWS", 4096)
         found = weigh_blanks(model, x, observed, generator(seed, "draws"))
-    assert torch.equal(found.row, row) and torch.equal(found.site, site)
+    assert torch.equal(found.row, row)
+    assert torch.equal(found.site, site)
     torch.testing.assert_close(found.log_probs.exp().sum(-1), torch.ones(len(row), dtype=torch.float64))
-    assert (found.log_probs.exp() - wanted).abs().max() < 0.03
+    assert (found.log_probs.exp() - wanted).abs().max() < 0.04
 
 
 def test_evenly_spread_draws_beat_random_ones():
@@ -54,14 +55,14 @@ def test_evenly_spread_draws_beat_random_ones():
             patch.setattr(weighted._Tally, "_units", units)
             patch.setattr(weighted, "SMOOTHING", 0.0)
             total = 0.0
-            for seed in range(6):
+            for seed in range(4):
                 model, x, _ = blanked(seed)
                 observed = torch.ones_like(x, dtype=torch.bool)
                 observed[torch.arange(len(x)), torch.arange(len(x)) % 5] = False
                 _, _, wanted = exact_cells(model, x, observed)
                 found = weigh_blanks(model, x, observed, generator(seed, "draws"))
                 total += float((found.log_probs.exp() - wanted).square().sum(1).mean())
-            squares[name] = total / 6
+            squares[name] = total / 4
     assert squares["even"] < squares["random"] / 5
 
 
@@ -114,5 +115,6 @@ def test_both_ways_answer_rows_of_all_patterns(monkeypatch):
     found = [each.cells for each in Conditioner(model, limit=0).cells(x, observed, generator(0, "cells"))]
     rows, sites, log_probs = (torch.cat(column) for column in zip(*found, strict=True))
     order = (rows * x.shape[1] + sites).argsort()
-    assert torch.equal(rows[order], row) and torch.equal(sites[order], site)
+    assert torch.equal(rows[order], row)
+    assert torch.equal(sites[order], site)
     assert (log_probs[order].exp() - wanted).square().mean().sqrt() < 0.05

@@ -20,17 +20,17 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import torch
 
 from concrete_score.bench.checks import Check
 from concrete_score.data import load
 from concrete_score.data.catalog import FOLDER
 from concrete_score.data.frame import Array
 from concrete_score.errors import InputError
-from concrete_score.estimator import ConcreteScoreEstimator
 from concrete_score.experiments.imputers import RIVALS, codes_of, installed
 from concrete_score.experiments.result import Findings, Settings, number, table
 from concrete_score.experiments.runner import Unit, complete
+from concrete_score.fitting import Request, prepare
+from concrete_score.model import Model
 
 BLANK = 0.2
 """The share of cells that is blanked."""
@@ -184,21 +184,23 @@ def _rival(settings: Settings, puzzle: Puzzle, method: str) -> tuple[Array, dict
 def _ours(settings: Settings, puzzle: Puzzle, method: str) -> tuple[Array, dict[str, Any]]:
     minutes = max(LEAST_MINUTES, round(puzzle.truth.height * puzzle.truth.width / CELLS_A_MINUTE, 2))
     # What is imported once is not timed, ours as little as theirs.
-    ConcreteScoreEstimator(steps=1).fit(pl.DataFrame({"a": ["x", "y"] * 20, "b": ["x", "y"] * 20}))
-    kinds = {
-        name: "category" if each else "number"
-        for name, each in zip(puzzle.truth.columns, puzzle.categorical, strict=True)
-        if puzzle.blanked[name].n_unique() > 2
-    }
-    model = ConcreteScoreEstimator(minutes=minutes, column=kinds, random_state=settings.seed)
+    prepare(Request(pl.DataFrame({"a": ["x", "y"] * 20, "b": ["x", "y"] * 20}), training={"steps": 1})).train()
+    numbers = [name for name, each in zip(puzzle.truth.columns, puzzle.categorical, strict=True) if not each]
+    request = Request(
+        puzzle.blanked,
+        training={"minutes": minutes, "seed": settings.seed},
+        reading={"column": dict.fromkeys(numbers, "number")},
+    )
     wall, start = perf_counter(), process_time()
-    model.fit(puzzle.blanked)
+    job = prepare(request)
+    fit = job.train(device=settings.device)
+    model = Model.of(fit.model, job.codec, seed=settings.seed, facts=job.facts)
     fitted = process_time()
     done = model.impute(puzzle.blanked)
     ended = process_time()
     facts = {
         "minutes": minutes,
-        "steps": model.n_iter_,
+        "steps": fit.ended.step,
         "seconds": ended - start,
         "wall_seconds": perf_counter() - wall,
         "fit_seconds": fitted - start,
@@ -208,14 +210,12 @@ def _ours(settings: Settings, puzzle: Puzzle, method: str) -> tuple[Array, dict[
     return puzzle.numbers(done), facts
 
 
-def passes(model: ConcreteScoreEstimator, blanked: pl.DataFrame, filled: pl.DataFrame) -> float:
+def passes(model: Model, blanked: pl.DataFrame, filled: pl.DataFrame) -> float:
     """How many times as long filling takes as scoring the same rows once, both as states."""
-    answers = model.answers
-    given, whole = answers.read(blanked, filling=True).rows, answers.read(filled).rows
-    random = answers.generator("impute")
-    score = min(_seconds(lambda: answers.fitted.row_log_likelihoods(whole.states.long())) for _ in range(5))
-    fill = _seconds(lambda: answers.fitted.impute(given.states.long(), given.observed, random))
-    return fill / score
+    given, whole = model.read(blanked, filling=True).rows, model.read(filled).rows
+    random, answers = model.generator("impute"), model.fitted
+    score = min(_seconds(lambda: answers.row_log_likelihoods(whole.states.long())) for _ in range(5))
+    return _seconds(lambda: answers.impute(given.states.long(), given.observed, random)) / score
 
 
 def _seconds(work: Callable[[], Any]) -> float:

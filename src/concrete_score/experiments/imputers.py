@@ -4,6 +4,7 @@ Each takes the table ``(N, D)`` with NaN for blanks and whether a column is a ca
 without blanks; what fills a category is a code.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 
@@ -58,8 +59,10 @@ def iterative(x: Array, categorical: Array, seed: int) -> Array:
     from sklearn.impute import IterativeImputer
 
     model = HistGradientBoostingRegressor(random_state=seed)
-    # No tolerance: all rounds are done.
-    return _rounded(IterativeImputer(model, max_iter=ROUNDS, tol=0.0, random_state=seed).fit_transform(x), categorical)
+    imputer = IterativeImputer(model, max_iter=ROUNDS, tol=0.0, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # without a tolerance all rounds are done, and it says so
+        return _rounded(imputer.fit_transform(x), categorical)
 
 
 def miceforest(x: Array, categorical: Array, seed: int) -> Array:
