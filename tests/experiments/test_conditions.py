@@ -11,7 +11,6 @@ from concrete_score.spaces import Space
 def test_rows_meet_and_follow_their_conditions(tmp_path):
     found = conditions.run(Settings(quick=True, store=tmp_path))
     assert [str(check) for check in found.checks if not check.ok] == []
-    assert 2e-5 < found.ours["rare-0"]["probability"] < 5e-4
     assert found.ours["rare-0"]["method"] == "importance"
     assert found.ours["small-0"]["method"]["made, weighted draws"] == "importance"
 
