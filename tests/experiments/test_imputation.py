@@ -69,7 +69,7 @@ def test_rivals_fill_every_blank_and_nothing_else(name):
     assert np.isfinite(filled).all()
     np.testing.assert_allclose(filled[~puzzle.hidden], x[~puzzle.hidden], atol=1e-9)
     assert set(np.unique(filled[:, 2])) <= {0.0, 1.0, 2.0}
-    assert Judged(puzzle.judged(filled)).error[0] < 1.0
+    assert Judged(puzzle.judged(filled)).error[0] < 1.2
 
 
 def test_a_rival_that_cannot_fill_is_reported(monkeypatch):

@@ -90,7 +90,7 @@ def rare(settings: Settings, case: int) -> dict[str, Any]:
     """The conjunction of late columns whose probability is nearest to 1e-4: how many times as long its rows take."""
     model = _made(LARGE, case)
     states = LARGE.enumerate()
-    log_q = torch.cat([model.log_density(part) for part in states.split(2**13)])
+    log_q = torch.cat([model.log_density(part) for part in torch.split(states, 2**13)])
     late = Space(LARGE.sizes[-LATE:])
     chances = torch.zeros(late.num_states, dtype=torch.float64)
     chances.index_add_(0, late.index(states[:, -LATE:]), log_q.double().exp())
@@ -131,12 +131,11 @@ def random_condition(space: Space, random: torch.Generator) -> Evidence:
 def _models(case: int) -> dict[str, Any]:
     random = generator(case, "network")
     rows = random_network(SMALL.sizes, 2, random).sample(500, random)
-    kind = {"generator": random, "dtype": torch.float64}
     return {
-        "table": Table(SMALL, **kind).requires_grad_(False),
+        "table": Table(SMALL, random, dtype=torch.float64).requires_grad_(False),
         "made": _made(SMALL, case),
         "chow_liu": ChowLiu.fit(rows, SMALL),
-        "energy": Energy(SMALL, hidden=(8,), **kind).requires_grad_(False),
+        "energy": Energy(SMALL, hidden=(8,), generator=random, dtype=torch.float64).requires_grad_(False),
     }
 
 

@@ -116,13 +116,15 @@ class Judged:
     def __init__(self, sums: Mapping[str, Any]) -> None:
         cells, right = (np.array(sums[name], dtype=float) for name in ("categories", "right"))
         numbers, squares = (np.array(sums[name], dtype=float).reshape(GROUPS, -1) for name in ("numbers", "squares"))
-        self.accuracy = _with_each_left_out(lambda some: float(right[some].sum() / cells[some].sum()), cells.sum())
+        self.accuracy = _with_each_left_out(
+            lambda some: float(right[some].sum() / cells[some].sum()), bool(cells.any())
+        )
         self.error = _with_each_left_out(
-            lambda some: float(np.sqrt(squares[some].sum(0) / numbers[some].sum(0)).mean()), numbers.size
+            lambda some: float(np.sqrt(squares[some].sum(0) / numbers[some].sum(0)).mean()), bool(numbers.any())
         )
 
 
-def _with_each_left_out(value: Callable[[Array], float], any_cells: float) -> Array | None:
+def _with_each_left_out(value: Callable[[Array], float], any_cells: bool) -> Array | None:
     """A statistic of all groups, then of all but each; None where there is nothing to judge."""
     if not any_cells:
         return None

@@ -142,15 +142,16 @@ class _Tally:
         total = effective[:, None, None] * self.table + SMOOTHING * self.predicted
         probs = total / (effective + SMOOTHING)[:, None, None]
         # Blanks by row and site, as everywhere; those of a row lie in the model's order here.
-        row, k = (~self.observed.gather(1, self.site)).nonzero(as_tuple=True)
-        order = (row * self.x.shape[1] + self.site[row, k]).argsort()
-        row, k = row[order], k[order]
-        return Weighed(row, self.site[row, k], probs[row, k].log(), effective, self.count)
+        row, place = (~self.observed.gather(1, self.site)).nonzero(as_tuple=True)
+        site = self.site[row, place]
+        order = (row * self.x.shape[1] + site).argsort()
+        return Weighed(row[order], site[order], probs[row, place][order].log(), effective, self.count)
 
     def _units(self, rows: Tensor, draws: int, generator: torch.Generator) -> Tensor:
         """Evenly spread uniforms of each row's draws, one for each place in the order ``(r draws, D)``."""
         width = self.site.shape[1]
-        points = SobolEngine(width).draw(draws, dtype=torch.float64).to(rows.device)
+        engine: Any = SobolEngine(width)  # type: ignore[no-untyped-call]
+        points = engine.draw(draws, dtype=torch.float64).to(rows.device)
         spread = (points + uniform((len(rows), 1, width), generator, rows.device)) % 1
         place = self.place[rows, None].expand(-1, draws, -1)
         return spread.gather(2, place).flatten(0, 1)
