@@ -136,8 +136,8 @@ class _Tally:
         """What the draws say, smoothed by the predictions."""
         impossible = (self.log_sum == -torch.inf).nonzero()
         if len(impossible):
-            row = int(impossible[0, 0])
-            raise Impossible(row, f"none of {int(self.count[row]):,} ancestral draws that agrees with them")
+            first = int(impossible[0, 0])
+            raise Impossible(first, f"none of {int(self.count[first]):,} ancestral draws that agrees with them")
         effective = self.effective
         total = effective[:, None, None] * self.table + SMOOTHING * self.predicted
         probs = total / (effective + SMOOTHING)[:, None, None]
@@ -151,7 +151,7 @@ class _Tally:
         """Evenly spread uniforms of each row's draws, one for each place in the order ``(r draws, D)``."""
         width = self.site.shape[1]
         engine: Any = SobolEngine(width)  # type: ignore[no-untyped-call]
-        points = engine.draw(draws, dtype=torch.float64).to(rows.device)
+        points: Tensor = engine.draw(draws, dtype=torch.float64).to(rows.device)
         spread = (points + uniform((len(rows), 1, width), generator, rows.device)) % 1
         place = self.place[rows, None].expand(-1, draws, -1)
         return spread.gather(2, place).flatten(0, 1)
