@@ -304,9 +304,9 @@ def _typed(found: pl.DataFrame) -> pl.DataFrame:
 
 
 TABLES: Mapping[str, Callable[[], pl.DataFrame]] = {
-    "adult": _adult,
-    "plants": _plants,
     "wine": lambda: _small("wine"),
     "iris": lambda: _small("iris"),
+    "adult": _adult,
+    "plants": _plants,
 }
 QUICK = ("iris",)

@@ -24,8 +24,8 @@ from concrete_score.samplers.completions import CELLS, Impossible, Known, Rows
 
 DRAWS = 64
 """Draws of each row in the first round; each further round has three times as many as there were before."""
-EFFECTIVE = 32.0
-"""Draws are enough if they count for so many, ``(Σw)² / Σw²``."""
+EFFECTIVE = 20.0
+"""Draws are enough if they count for so many, ``(Σw)² / Σw²``; evenly spread ones are worth more than that says."""
 ROUNDS = 3
 """At most: 1,024 draws of a row."""
 SMOOTHING = 1.0
