@@ -182,6 +182,10 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
             "experiments.guard:run", "f = r² on flips of real data diverges, and the guard catches it", "5.4"
         ),
         "tables": Entry("experiments.tables:run", "known truths learned with nothing said, and how far off it is"),
+        "imputation": Entry(
+            "experiments.imputation:run", "a fifth of a table's cells filled, beside a model a column and imputers"
+        ),
+        "conditions": Entry("experiments.conditions:run", "rows given conditions against the exact conditional"),
         "explain": Entry("experiments.tables:run_explain", "planted mistakes, and which model finds them first"),
         "figure2": Entry("experiments.figure2:run", "sixteen categories sampled through their scores", "5.2, figure 2"),
         "table1": Entry(

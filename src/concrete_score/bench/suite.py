@@ -21,6 +21,7 @@ FIGURES = {
     "train_made": "concrete_score.bench.training:step_of_made",
     "checkpoint": "concrete_score.bench.training:checkpoint_share",
     "tables": "concrete_score.bench.tables:read_over_polars",
+    "rare_rows": "concrete_score.bench.tables:rare_rows_over_free",
     "structure": "concrete_score.bench.structure:search_over_product",
     "structure_memory": "concrete_score.bench.structure:search_memory",
     "mh": "concrete_score.bench.samplers:mh_step",
