@@ -36,7 +36,6 @@ from concrete_score.training.patterns import BlankPatterns
 
 LeaveBlanks = Callable[[Frame, Tensor], Frame]
 """From a table and its states to the table with some cells blank."""
-_LIKELIHOODS = ("log_likelihood", "lower", "upper", "raise_")
 
 
 @dataclass(frozen=True, eq=False)
@@ -423,13 +422,10 @@ class Model:
         inside = given.rows.log_inside
         if inside is None:
             return found
-        shift = float(inside.mean())
-        moved: dict[str, Any] = {
-            name: None if (value := getattr(found, name)) is None else value + shift for name in _LIKELIHOODS
-        }
-        if found.log_likelihood is not None:
-            moved["stderr"] = mean_and_stderr(self._log_likelihoods(given))[1]
-        return replace(found, **moved)
+        moved = found.moved(float(inside.mean()))
+        if found.log_likelihood is None:
+            return moved
+        return replace(moved, stderr=mean_and_stderr(self._log_likelihoods(given))[1])
 
 
 def load(path: str | Path | Run) -> Model:
