@@ -51,6 +51,7 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
             "targets.boltzmann:random_rbm", "a random restricted Boltzmann machine, exact up to 20 hidden units"
         ),
         "bayesian_network": Entry("targets.bayesian_network:random_network", "a random network of mixed categories"),
+        "mixed_table": Entry("targets.numbers:random_mixed_table", "a random network of categories and numbers"),
         "asia": Entry("targets.bayesian_network:asia", "the chest-clinic network; flips cannot connect its support"),
     },
     "noise": {
@@ -187,6 +188,8 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
             "experiments.imputation:run", "a fifth of a table's cells filled, beside a model a column and imputers"
         ),
         "conditions": Entry("experiments.conditions:run", "rows given conditions against the exact conditional"),
+        "numbers": Entry("experiments.numbers:run", "known truths with numbers learned with nothing said"),
+        "blanks": Entry("experiments.blanks:run", "known truths learned from rows with a third of their cells blank"),
         "explain": Entry("experiments.tables:run_explain", "planted mistakes, and which model finds them first"),
         "figure2": Entry("experiments.figure2:run", "sixteen categories sampled through their scores", "5.2, figure 2"),
         "table1": Entry(

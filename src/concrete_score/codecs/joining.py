@@ -13,48 +13,52 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.special import ndtri
 
+from concrete_score.baselines.structure import learn_structure
 from concrete_score.data.frame import Array
 from concrete_score.randomness import generator, random_numbers
+from concrete_score.spaces import Space
 
-ERROR = 0.01
+ERROR = 0.001
 """The probability that two cells which say the same of all other columns are kept apart."""
 LEAST = 4
 """Cells that are left of a column at least."""
 ROWS = 50_000
 """Rows that are looked at, drawn where there are more."""
 PASSES = 2
-"""The first looks at other columns as they were cut, the others at them joined."""
+"""The first looks at other columns as they were cut, the other at them joined."""
+PENALTY = 0.5
+"""Of the network whose families are looked at, times BIC's."""
 
 
 def join_cells(columns: Sequence[Any], codes: Sequence[Array]) -> list[Any]:
     """Columns with those cells joined that say the same of all other columns.
 
+    The first pass looks at every other column alone, as it was cut. What a column says of another may show only beside
+    a third: the second pass also looks at the families of the network found among the joined columns, a child with
+    all its parents, from which a column is taken out.
+
     Args:
         columns: those with ``neighbors`` may be joined; the others stay as they are.
         codes: the cell of each row in each column ``(N,)``; negative where there is none.
     """
-    if len(columns) < 2:
+    able = [d for d, column in enumerate(columns) if hasattr(column, "neighbors") and column.size > LEAST]
+    if len(columns) < 2 or not able:
         return list(columns)
     keep: Array | slice = slice(None)
     if len(codes[0]) > ROWS:
         keep = random_numbers(generator(0, "rows to join cells by")).permutation(len(codes[0]))[:ROWS]
     cells = [each[keep] for each in codes]
-    sizes = [column.size for column in columns]
-    groups = [np.arange(size) for size in sizes]
+    groups, families = [np.arange(column.size) for column in columns], list[list[int]]()
     for _ in range(PASSES):
-        seen = [np.where(each >= 0, group[each], -1) for each, group in zip(cells, groups, strict=True)]
-        groups = [
-            join(column.neighbors, _tables(cells, seen, d, sizes[d]))
-            if hasattr(column, "neighbors") and sizes[d] > LEAST
-            else group
-            for d, (column, group) in enumerate(zip(columns, groups, strict=True))
-        ]
-    return [
-        column.joined(group) if hasattr(column, "joined") else column
-        for column, group in zip(columns, groups, strict=True)
-    ]
+        seen = [_numbered(np.where(each >= 0, group[each], -1)) for each, group in zip(cells, groups, strict=True)]
+        families = [[d] for d in range(len(columns))] if not families else [*families[: len(columns)], *_families(seen)]
+        for d in able:
+            tables = _tables(cells[d], columns[d].size, seen, [each for each in _without(families, d) if each])
+            groups[d] = join(columns[d].neighbors, tables)
+    return [column.joined(groups[d]) if d in able else column for d, column in enumerate(columns)]
 
 
 def join(pairs: Array, tables: Sequence[Array], least: int = LEAST, error: float = ERROR) -> Array:
@@ -117,15 +121,40 @@ def _different(counts: Array, pairs: Array, first: Array) -> Array:
     return found
 
 
-def _tables(cells: Sequence[Array], seen: Sequence[Array], site: int, size: int) -> list[Array]:
-    """For each other column how many rows have each cell of a site and each of its values ``(size, W)``."""
+def _families(seen: Sequence[Array]) -> list[list[int]]:
+    """Each child with its parents, where they are three or more, in the network that greedy search finds."""
+    states = torch.from_numpy(np.stack(seen, 1))
+    space = Space(tuple(int(each.max(initial=0)) + 1 for each in seen))
+    parents = learn_structure(states.clamp(min=0), space, penalty=PENALTY, observed=states >= 0)
+    return [sorted([d, *each]) for d, each in enumerate(parents) if len(each) > 1]
+
+
+def _without(families: Sequence[Sequence[int]], site: int) -> list[tuple[int, ...]]:
+    """The other columns of each family that has a site, and single other columns; each once."""
+    pairs = [tuple(each) for each in families if len(each) == 1 and site not in each]
+    more = [tuple(e for e in each if e != site) for each in families if len(each) > 1 and site in each]
+    return [*dict.fromkeys([*pairs, *more])]
+
+
+def _tables(cells: Array, size: int, seen: Sequence[Array], others: Sequence[Sequence[int]]) -> list[Array]:
+    """For each group of other columns how many rows have each cell and each of their values ``(size, W)``."""
     found = []
-    for other, values in enumerate(seen):
-        if other == site:
-            continue
-        known = (cells[site] >= 0) & (values >= 0)
-        width = int(values.max(initial=0)) + 1
-        found.append(np.bincount(cells[site][known] * width + values[known], minlength=size * width).reshape(size, -1))
+    for group in others:
+        known = np.logical_and.reduce([cells >= 0, *(seen[e] >= 0 for e in group)])
+        value = np.zeros(int(known.sum()), dtype=np.int64)
+        for e in group:
+            value = value * (int(seen[e].max(initial=0)) + 1) + seen[e][known]
+        value = _numbered(value)
+        width = int(value.max(initial=0)) + 1
+        found.append(np.bincount(cells[known] * width + value, minlength=size * width).reshape(size, -1))
+    return found
+
+
+def _numbered(values: Array) -> Array:
+    """Values numbered from 0 without gaps; -1 stays."""
+    known = values >= 0
+    found = np.full(len(values), -1)
+    found[known] = np.unique(values[known], return_inverse=True)[1]
     return found
 
 

@@ -29,7 +29,7 @@ BINS, FEW = 256, 10
 """Bins of the rest at most, and rows that each has at least on average."""
 BLUR = 0.06
 """How far the quantiles that place the bins are smoothed, as a share of all bins."""
-PENALTIES = 10.0 ** np.arange(-1, 9)
+PENALTIES = 10.0 ** np.arange(-3, 9)
 """What is tried for λ, ascending."""
 NEIGHBORS = 10
 """Values on either side of one that say how frequent it would be, until the rest is known better."""
@@ -143,7 +143,8 @@ def _round_sets(values: Array, counts: Array) -> list[Array]:
             continue
         first, last = values[own][0], values[own][-1]
         among = left & (values >= first - step) & (values <= last + step)
-        share, rows = counts[among].sum() / step, counts[own].sum()
+        # One point alone that many rows have makes no set.
+        share, rows = counts[among].sum() / step, counts[own].sum() - counts[own].max()
         if 2 * step <= last - first < POINTS * step and rows > share + 5 * np.sqrt(share + 5):
             earlier = np.concatenate([np.empty(0, dtype=np.int64), *found])
             found.append(np.setdiff1d(np.arange(first, last + 1, step), earlier))
@@ -185,9 +186,10 @@ def _edges(values: Array, counts: Array, low: int, high: int) -> Array:
     place = ndtr(np.linspace(-top, top, bins + 1)) * total
     at = np.interp(place, np.cumsum(counts) - counts / 2, values.astype(float))
     at = gaussian_filter1d(at, BLUR * bins, mode="nearest")
-    at = low + (at - at[0]) * ((high + 1 - low) / max(at[-1] - at[0], 1e-9))
-    inner = np.ceil(at[1:-1]).astype(np.int64)
-    return np.unique(np.concatenate([[low], inner[(inner > low) & (inner <= high)], [high + 1]]))
+    first, last = int(values[0]), int(values[-1]) + 1
+    at = first + (at - at[0]) * ((last - first) / max(at[-1] - at[0], 1e-9))
+    inner = np.ceil(at[1:-1]).astype(np.int64).clip(first, last)
+    return np.unique(np.concatenate([[low, first], inner, [last, high + 1]]))
 
 
 def _rate_around(values: Array, counts: Array) -> Array:

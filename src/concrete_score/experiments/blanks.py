@@ -30,8 +30,8 @@ FILLED = 2_000
 """New rows whose blanks are filled."""
 DRAWS = (16, 32, 64, 128, 256)
 """Draws of the bound whose gap is measured."""
-BOUNDED, COMPLETIONS, REPEATS = 100, (16, 5_000), 2**12
-"""Rows the gap is measured on, how many completions each has at least and at most, and how many bounds are drawn."""
+BOUNDED, COMPLETIONS, WEIGHTS = 40, (16, 5_000), 2**14
+"""Rows the gap is measured on, how many completions each has at least and at most, and how many weights are drawn of each."""
 
 
 def run(settings: Settings) -> Findings:
@@ -109,9 +109,9 @@ def filled_cells(
 def sets(cells: Cells, value: Tensor, least: float = SETS) -> tuple[Tensor, Tensor]:
     """The smallest set of values of each cell that has ``least`` probability: its own, and whether it holds the value.
 
-    >>> cells = Cells(torch.zeros(1), torch.zeros(1), torch.tensor([[0.05, 0.65, 0.3]]).log())
-    >>> [each.tolist() for each in sets(cells, torch.tensor([0]))]
-    [[0.95...], [False]]
+    >>> cells = Cells(torch.zeros(1), torch.zeros(1), torch.tensor([[0.25, 0.5, 0.25]]).log())
+    >>> [each.tolist() for each in sets(cells, torch.tensor([2]), least=0.7)]
+    [[0.75], [False]]
     """
     probs, order = cells.log_probs.double().exp().sort(-1, descending=True)
     before = probs.cumsum(-1) - probs
@@ -141,8 +141,7 @@ def bound_slope(model: Any, rows: Tensor, observed: Tensor, gen: torch.Generator
 
 def _gaps(model: Any, x: Tensor, seen: Tensor, exact: float, gen: torch.Generator) -> Sequence[float]:
     """Of one row, for each number of `DRAWS`."""
-    n = REPEATS * max(DRAWS) // 16
-    states, log_proposal = draw_blanks(model, x.expand(n, -1), seen.expand(n, -1), gen)
+    states, log_proposal = draw_blanks(model, x.expand(WEIGHTS, -1), seen.expand(WEIGHTS, -1), gen)
     weight = (model.log_density(states).double() - log_proposal - exact).exp()
     found = []
     for draws in DRAWS:

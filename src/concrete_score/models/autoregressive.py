@@ -17,8 +17,8 @@ from concrete_score.randomness import generator as named_generator
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
 
-PRIOR = 1.0
-"""Rows' worth of each site's marginal mixed into every conditional, so that nothing seen or unseen is impossible."""
+PRIORS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
+"""Rows' worth of a simpler conditional that may be mixed into every conditional of a table."""
 
 
 class Group(NamedTuple):
@@ -170,6 +170,43 @@ def parents_first(parents: Sequence[Sequence[int]], space: Space) -> list[int]:
         raise InputError("parents without a cycle", repr(parents), where="parents") from None
 
 
+def shrunk(counts: Tensor) -> Tensor:
+    """``p(v | parents)`` from counts, each conditional drawn towards that of one parent fewer.
+
+    With n rows of a combination c of the parents' values and m(v | c) of the combination without one parent,
+
+        p(v | c) = (n_cv + α m(v | c)) / (n_c + α),
+
+    α from `PRIORS` by the likelihood of each row by all others. The parent that tells least is left out first, and so
+    on down to the marginal, in which each value counts half a row more: one never seen is improbable, not impossible.
+
+    Args:
+        counts: of each combination of the parents' values, and value ``(*parents, V)``.
+
+    >>> shrunk(torch.tensor([[500.0, 500.0], [1000.0, 0.0], [0.0, 0.0]])).round(decimals=2).tolist()
+    [[0.5, 0.5], [1.0, 0.0], [0.75, 0.25]]
+    """
+    if counts.ndim == 1:
+        return (counts + 0.5) / (counts.sum() + 0.5 * len(counts))
+    fewer = [counts.sum(i) for i in range(counts.ndim - 1)]
+    best = max(range(len(fewer)), key=lambda i: round(_log_likelihood(fewer[i]), 9))
+    simpler = shrunk(fewer[best]).unsqueeze(best).expand_as(counts)
+    given = counts.sum(-1, keepdim=True)
+
+    def by_all_others(prior: float) -> float:
+        chance = ((counts - 1).clamp(min=0.0) + prior * simpler) / ((given - 1).clamp(min=0.0) + prior)
+        return float((counts * chance.log()).sum())
+
+    prior = max(PRIORS, key=by_all_others)
+    return (counts + prior * simpler) / (given + prior)
+
+
+def _log_likelihood(counts: Tensor) -> float:
+    """The largest log-likelihood of the last axis given the others."""
+    given = counts.sum(-1)
+    return float(torch.special.xlogy(counts, counts).sum() - torch.special.xlogy(given, given).sum())
+
+
 class ParentTables(nn.Module):
     """``log p(x_d = v | parents of d)`` for all sites, in the layout of a MADE's outputs; uniform until counted.
 
@@ -178,8 +215,8 @@ class ParentTables(nn.Module):
         parents: of each site.
         layout: of the outputs.
         dtype: of the entries.
-        pseudo_count: rows of evenly spread pseudo-data that `count` adds, as the baselines do; None mixes each
-            conditional with `PRIOR` rows of its site's marginal instead.
+        pseudo_count: rows of evenly spread pseudo-data that `count` adds, as the baselines do; None draws
+            each conditional towards those of fewer parents instead (`shrunk`).
     """
 
     table: Tensor
@@ -250,7 +287,7 @@ class ParentTables(nn.Module):
             weights: as how many rows each one counts ``(N,)``.
         """
         for d, size in enumerate(self.space.sizes):
-            chances = self._chances(self._counts(rows, d, observed, weights))
+            chances = self._chances(self._counts(rows, d, observed, weights), d)
             width = self._columns[d].stop - self._columns[d].start
             logits = chances.log() if width == size else (chances.log() - chances[:, :1].log())[:, size - width :]
             begin = self._begins[d]
@@ -266,15 +303,15 @@ class ParentTables(nn.Module):
         counts = torch.bincount(place, weights, minlength=self.cells[d] * size)
         return counts.reshape(self.cells[d], size).double()
 
-    def _chances(self, counts: Tensor) -> Tensor:
-        """Conditionals ``(cells, V)`` from counts."""
+    def _chances(self, counts: Tensor, d: int) -> Tensor:
+        """Conditionals of a site ``(cells, V)`` from counts."""
         cells, size = counts.shape
         if self.pseudo_count is not None:
             each = self.pseudo_count / cells
             return (counts + each / size) / (counts.sum(1, keepdim=True) + each)
-        # Half a row more for each value: a value never seen is improbable, not impossible.
-        marginal = (counts.sum(0) + 0.5) / (counts.sum() + 0.5 * size)
-        return (counts + PRIOR * marginal) / (counts.sum(1, keepdim=True) + PRIOR)
+        # The first parent's value varies fastest among the cells.
+        by_parent = counts.reshape(*(self.space.sizes[p] for p in reversed(self.parents[d])), size)
+        return shrunk(by_parent).reshape(cells, size)
 
     def _cell(self, rows: States, d: int) -> Tensor:
         cell = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
+from math import prod
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -131,11 +131,26 @@ class BayesianNetwork:
 
     def _summed(self, evidence: Sequence[Tensor], kept: list[int]) -> Tensor:
         """``Σ p(x) Π_d e_d(x_d)`` over all variables but those kept ``(n, ...)``."""
-        rows, terms = len(self.tables), []
-        for d, (table, weight) in enumerate(zip(self.tables, evidence, strict=True)):
-            terms += [table.numpy(), [*self.parents[d], d], weight.numpy(), [rows, d]]
-        total = np.einsum(*terms, [rows, *kept], optimize="greedy")
-        return torch.from_numpy(total).reshape(len(evidence[0]), -1)
+        # A factor is a table over some variables, ascending, with the rows first where it depends on them.
+        factors = [(_with_rows(table, [*self.parents[d], d]), {*self.parents[d], d}) for d, table in enumerate(self.tables)]
+        factors += [(weight, {d}) for d, weight in enumerate(evidence)]
+        left = [d for d in range(len(self.tables)) if d not in kept]
+        while left:
+            joined = {d: set().union(*(own for _, own in factors if d in own)) for d in left}
+            d = min(left, key=lambda d: prod(self.space.sizes[e] for e in joined[d]))
+            table = self._product([factor for factor in factors if d in factor[1]], sorted(joined[d]))
+            factors = [factor for factor in factors if d not in factor[1]]
+            factors.append((table.sum(1 + sorted(joined[d]).index(d)), joined[d] - {d}))
+            left.remove(d)
+        return self._product(factors, kept).reshape(len(evidence[0]), -1)
+
+    def _product(self, factors: Sequence[tuple[Tensor, set[int]]], variables: list[int]) -> Tensor:
+        """The product of factors as a table over variables ``(n, ...)``."""
+        found = torch.ones(1, dtype=torch.float64)
+        for table, own in factors:
+            shape = [self.space.sizes[d] if d in own else 1 for d in variables]
+            found = found * table.reshape(len(table), *shape)
+        return found
 
     @cached_property
     def _joint(self) -> Pmf:
@@ -196,6 +211,12 @@ def _dirichlet(shape: tuple[int, ...], concentration: float, generator: torch.Ge
     unit = torch.rand(shape, generator=generator, dtype=torch.float64)
     gamma = torch.from_numpy(gammaincinv(concentration, unit.numpy()))
     return gamma / gamma.sum(-1, keepdim=True)
+
+
+def _with_rows(table: Tensor, variables: list[int]) -> Tensor:
+    """A table with its variables ascending, and an axis of one row before them."""
+    order = sorted(range(len(variables)), key=variables.__getitem__)
+    return table.permute(order)[None]
 
 
 def _scaled(evidence: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:

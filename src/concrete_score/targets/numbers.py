@@ -8,7 +8,7 @@ the component of a mixture that the number is drawn from, rounded to two decimal
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -18,7 +18,6 @@ from torch import Tensor
 from concrete_score.errors import InputError
 from concrete_score.randomness import uniform
 from concrete_score.shapes import PerState
-from concrete_score.spaces import Space as Space
 from concrete_score.targets.bayesian_network import BayesianNetwork, random_network
 
 STEPS = 100
@@ -27,6 +26,7 @@ _ROWS = 4096
 """Rows summed over their components at a time."""
 
 
+@runtime_checkable
 class Component(Protocol):
     """A law of numbers on the grid of `STEPS` points a unit; grid point k is the number ``k / STEPS``."""
 
@@ -99,6 +99,7 @@ class MixedTable:
     Raises:
         InputError: not one entry a column, or not one law a value.
 
+    >>> from concrete_score.spaces import Space
     >>> network = BayesianNetwork(Space((2, 2)), ((), (0,)), ([0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]]))
     >>> table = MixedTable(network, (None, (Atom(0), Poisson(1.0))))
     >>> round(float(table.log_density(torch.tensor([0, 0])).exp()), 6)

@@ -217,6 +217,8 @@ def _parameters(kind: str, name: str) -> Mapping[str, Any]:
 
 COLUMNS = 10_000
 """The most columns among which dependences are searched for: the gains of all pairs take 800 MB."""
+PENALTIES = {1.0: "BIC", 0.25: "a quarter of BIC's penalty"}
+"""Networks that are tried: sure ones, and ones whose less certain dependences their smoothed tables can afford."""
 PRODUCTS = 2**40
 """Multiplications that finding a Chow–Liu tree may take; of more rows some are drawn."""
 
@@ -270,14 +272,13 @@ def _starts(rows: Examples, space: Space, say: Say) -> Iterator[Start]:
     """The networks to choose from, the most promising first."""
     alone: list[list[int]] = [[] for _ in space.sizes]
     if 1 < space.num_sites <= COLUMNS:
-        tell = Lines(f"dependences between {space.num_sites:,} columns", say)
-        parents = [
-            list(each)
-            for each in learn_structure(rows.states, space, observed=rows.observed, weights=rows.weights, tell=tell)
-        ]
-        count = sum(map(len, parents))
-        links = "1 dependence" if count == 1 else f"{count:,} dependences"
-        yield Start({"parents": parents}, f"{links} between columns, found in the rows by BIC")
+        for penalty, name in PENALTIES.items():
+            tell = Lines(f"dependences between {space.num_sites:,} columns", say)
+            known = {"observed": rows.observed, "weights": rows.weights}
+            found = learn_structure(rows.states, space, penalty=penalty, tell=tell, **known)
+            count = sum(map(len, found))
+            links = "1 dependence" if count == 1 else f"{count:,} dependences"
+            yield Start({"parents": [*map(list, found)]}, f"{links} between columns, found in the rows by {name}")
         tree = [[each] if each >= 0 else [] for each in _tree(_filled_by_column(rows), space)]
         yield Start({"parents": tree, "pseudo_count": PSEUDO_COUNT}, "a Chow–Liu tree")
     yield Start({"parents": alone, "pseudo_count": PSEUDO_COUNT}, "independent columns")
