@@ -134,6 +134,8 @@ class PathAuxiliary:
         states = self.space.enumerate(matrices.LIMIT)
         mask = None if clamped is None else torch.as_tensor(clamped).expand(len(states), -1)
         memory = PathMemory(*(part.double() for part in self._look(states, mask)))
+        with torch.no_grad():  # steps see it in float32, through local fields; the matrix is exact
+            memory = memory._replace(log_density=self.model.log_density(states).double())
         free = [d for d in matrices.free_sites(self.space, clamped) if self.space.sizes[d] > 1]
         move, most = torch.zeros(len(states), len(states), dtype=torch.float64), min(self.longest, len(free))
         for length in range(1, most + 1):
@@ -156,7 +158,7 @@ class PathAuxiliary:
         here, there = (PathMemory(*(part[index] for part in memory)) for index in (rows, ends))
         forward = _log_path(here, path)
         back = _log_path(there, path._replace(value=x[:, sites]), backwards=True)
-        gain = self._scaled(there.log_density - here.log_density) + back - forward
+        gain = there.log_density - here.log_density + back - forward
         chance = (forward + gain.clamp_max(0)).exp() / lengths
         chance = torch.where((here.log_density > -torch.inf) & (there.log_density > -torch.inf), chance, 0.0)
         move.index_put_((rows, ends), chance, accumulate=True)
