@@ -56,7 +56,7 @@ class Date(SiteColumn):
         if found is None:
             return None
         moments = _read(column.distinct, *found)
-        known = moments.is_in(_read(column.known, *found).implode()).to_numpy()
+        known = (moments.is_not_null() & column.distinct.is_in(column.known.implode())).to_numpy()
         stamps = moments.fill_null(0).to_numpy()
         step = next(each for each in _STEPS if not (stamps[known] % each).any())
         keys, seen = np.append(stamps // step, 0)[column.codes], np.append(known, False)[column.codes]

@@ -104,7 +104,8 @@ def find_spelling(texts: pl.Series) -> Spelling | None:
     if first is None:
         return None
     prefix, suffix = first[2] or "", first[5] or ""
-    inner = texts.head(_LOOKED_AT).str.strip_prefix(prefix).str.strip_suffix(suffix).to_list()
+    # A sign may stand before the prefix.
+    inner = texts.head(_LOOKED_AT).str.replace(prefix, "", literal=True).str.strip_suffix(suffix).to_list()
     marks = _MARKS & set("".join(inner))
     for group, point in _STYLES:
         used = group if group in marks else ""
