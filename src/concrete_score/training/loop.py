@@ -289,8 +289,11 @@ def _start(model: Any, rows: Examples) -> None:
 
 CHUNK = 2**20
 """How many sites (rows × D) are judged at a time."""
-LOOKS = 32
-"""Draws that fill the blanks of a held-out row where not all completions are listed."""
+LOOKS, FEWEST_LOOKS = 32, 8
+"""Draws that fill the blanks of a held-out row where not all completions are listed; and of one of very many rows."""
+LOOKED = 2**15
+"""Completions that are judged in one validation, if there are enough rows for `FEWEST_LOOKS` of each: with more, the
+validations of a large table with blanks would take longer than its steps."""
 
 Judge = Callable[[Any], float]
 """From a model to one number, higher is better; the same draws each time."""
@@ -305,13 +308,13 @@ def judge_of(model: Any, objective: Objective | None, rows: Tensor | Examples, s
     """The mean log-density of ``rows`` ``(N, D)`` for a normalized density, else minus the held-out objective.
 
     Rows with blanks count by the probability of what was seen of them: exact where their completions are few, else a
-    bound from `LOOKS` draws. Rows with weights count by these.
+    bound from `LOOKS` draws, or fewer of very many rows. Rows with weights count by these.
     """
     examples = Examples.of(rows)
     if has_likelihood(model):
         return lambda judged: _mean(
             (
-                _log_density(judged, part, generator(seed, "valid", start, part.states.device))
+                _log_density(judged, part, generator(seed, "valid", start, part.states.device), _looks(examples))
                 for start, part in _chunks(examples)
             ),
             examples.weights,
@@ -329,12 +332,17 @@ def judge_of(model: Any, objective: Objective | None, rows: Tensor | Examples, s
     )
 
 
-def _log_density(model: Any, part: Examples, random: torch.Generator) -> Tensor:
+def _looks(rows: Examples) -> int:
+    """Draws of each row of a validation."""
+    return max(FEWEST_LOOKS, min(LOOKS, LOOKED // max(1, len(rows))))
+
+
+def _log_density(model: Any, part: Examples, random: torch.Generator, looks: int) -> Tensor:
     """Of what was seen of each row ``(n,)``."""
     x = part.states.long()
     if part.observed is None:
         return model.log_density(x)  # type: ignore[no-any-return]
-    return complete(model, x, part.observed, LOOKS, random).log_density(model)
+    return complete(model, x, part.observed, looks, random).log_density(model)
 
 
 def _loss(model: Any, objective: Objective, part: Examples, random: torch.Generator) -> Tensor:
