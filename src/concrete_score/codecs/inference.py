@@ -184,7 +184,9 @@ def infer_columns(frame: Frame, options: TableOptions) -> Inferred:
         came = ", ".join(f"{name!r} ({reason})" for name, reason, _ in faults)
         fixes = {repr(option): option for _, _, option in faults}
         raise InputError("columns that are what they were said to be", came, frame.where, [tuple(fixes.values())])
-    pairs = [(column, each.kind) for column, each in zip(columns, found, strict=True) if isinstance(each.kind, SiteColumn)]
+    pairs = [
+        (column, each.kind) for column, each in zip(columns, found, strict=True) if isinstance(each.kind, SiteColumn)
+    ]
     sites = tuple(kind for _, kind in pairs)
     if not sites:
         fix = "give a table whose columns depend on one another"

@@ -92,7 +92,7 @@ def smooth_rows(counts: Array, widths: Array | None = None) -> Array:
         All positive ``(B,)``; the sum is that of the counts and `PRIOR`.
     """
     wide = np.ones(len(counts)) if widths is None else widths.astype(float)
-    seen = counts + PRIOR * wide / wide.sum()
+    seen: Array = counts + PRIOR * wide / wide.sum()
     if len(counts) < 4:
         return seen
     difference = np.diff(np.eye(len(counts)), 2, axis=0)
@@ -108,7 +108,8 @@ def smooth_rows(counts: Array, widths: Array | None = None) -> Array:
             break
         if value > best:
             best, found = value, expected
-    return found * (seen.sum() / found.sum())
+    scaled: Array = found * (seen.sum() / found.sum())
+    return scaled
 
 
 def _penalized(theta: Array, seen: Array, wide: Array, band: Array, rough: Array) -> Array:

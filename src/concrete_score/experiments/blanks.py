@@ -1,8 +1,8 @@
 """Tables with a third of their cells blank: what is lost, and how far what fills them can be trusted.
 
 Rows of known networks, their cells blanked completely at random, are learned with nothing said. The model is held
-against one of the same rows unblanked, the distributions of blank cells of new rows against the network's own posterior,
-and the bound of the likelihood of what is observed against its exact value.
+against one of the same rows unblanked, the distributions of blank cells of new rows against the network's own
+posterior, and the bound of the likelihood of what is observed against its exact value.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ FILLED, FILLED_QUICK = 2_000, 300
 DRAWS = (16, 32, 64, 128, 256)
 """Draws of the bound whose gap is measured."""
 BOUNDED, COMPLETIONS, WEIGHTS = 40, (16, 5_000), 2**14
-"""Rows the gap is measured on, how many completions each has at least and at most, and how many weights are drawn of each."""
+"""Rows the gap is measured on, how many completions each has at least and at most, and weights drawn of each."""
 
 
 def run(settings: Settings) -> Findings:

@@ -1,8 +1,8 @@
 """Tables with numbers learned with nothing said: how far from the true likelihood of the original values?
 
-Random networks whose columns are categories, or numbers drawn from mixtures of Gaussians, Poissons and atoms and rounded
-to two decimals. What ``fit`` chooses by itself learns from their rows; new rows' log-likelihoods, of the numbers as they
-are and not of ranges, are held against the exact ones.
+Random networks whose columns are categories, or numbers drawn from mixtures of Gaussians, Poissons and atoms and
+rounded to two decimals. What ``fit`` chooses by itself learns from their rows; new rows' log-likelihoods, of the
+numbers as they are and not of ranges, are held against the exact ones.
 """
 
 from time import perf_counter

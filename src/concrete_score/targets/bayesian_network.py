@@ -109,10 +109,10 @@ class BayesianNetwork:
         return tuple(self.joint().marginal([d]).probabilities for d in range(self.space.num_sites))
 
     def log_evidence(self, evidence: Sequence[Tensor]) -> PerState:
-        """``log Σ_x p(x) Π_d e_d(x_d)`` of n rows ``(n,)``, one variable summed out after the other: nothing is listed.
+        """``log Σ_x p(x) Π_d e_d(x_d)`` of n rows ``(n,)``, one variable summed out after another: nothing is listed.
 
         Args:
-            evidence: for each variable ``log e_d`` of its values ``(n, size)``; 0 and -inf say which values are possible.
+            evidence: for each variable ``log e_d`` of its values ``(n, size)``; 0 and -inf say which are possible.
         """
         scaled, log_scale = _scaled(evidence)
         return self._summed(scaled, []).log().squeeze(-1) + log_scale
@@ -132,7 +132,9 @@ class BayesianNetwork:
     def _summed(self, evidence: Sequence[Tensor], kept: list[int]) -> Tensor:
         """``Σ p(x) Π_d e_d(x_d)`` over all variables but those kept ``(n, ...)``."""
         # A factor is a table over some variables, ascending, with the rows first where it depends on them.
-        factors = [(_with_rows(table, [*self.parents[d], d]), {*self.parents[d], d}) for d, table in enumerate(self.tables)]
+        factors = [
+            (_with_rows(table, [*self.parents[d], d]), {*self.parents[d], d}) for d, table in enumerate(self.tables)
+        ]
         factors += [(weight, {d}) for d, weight in enumerate(evidence)]
         left = [d for d in range(len(self.tables)) if d not in kept]
         while left:

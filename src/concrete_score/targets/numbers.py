@@ -129,7 +129,7 @@ class MixedTable:
     def log_density(self, rows: Tensor) -> PerState:
         """``log p(row)`` ``(..., D) -> (...)``, summed over all components exactly."""
         flat = rows.reshape(-1, rows.shape[-1])
-        parts = [self.network.log_evidence(self.evidence(part)) for part in flat.split(_ROWS)]
+        parts = [self.network.log_evidence(self.evidence(part)) for part in torch.split(flat, _ROWS)]
         return torch.cat(parts).reshape(rows.shape[:-1])
 
     def evidence(self, rows: Tensor) -> list[Tensor]:
