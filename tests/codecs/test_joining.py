@@ -35,8 +35,9 @@ def test_cells_of_two_kinds_end_in_two_groups_and_chance_seldom_parts_them():
 def table(n, rng):
     kind = rng.integers(0, 2, n)
     measured = np.where(kind == 0, rng.normal(0, 1, n), rng.normal(3, 1, n)).round(2)
-    alone = rng.normal(0, 1, n).round(2)
-    return pl.DataFrame({"kind": np.array(["a", "b"])[kind], "measured": measured, "alone": alone})
+    return pl.DataFrame(
+        {"kind": np.array(["a", "b"])[kind], "measured": measured, "alone": rng.normal(0, 1, n).round(2)}
+    )
 
 
 def test_a_table_keeps_the_ranges_that_tell_its_columns_of_one_another():

@@ -3,9 +3,7 @@
 Two neighboring cells are joined where the rows of both have the same other values, as far as can be told: by the
 likelihood-ratio statistic of homogeneity with every other column,
 
-    G² = 2 Σ_{b, v} n_bv log (n_bv n / (n_b n_v)),
-
-which is about χ² with (values - 1) degrees of freedom if they are the same.
+    G² = 2 Σ_{b, v} n_bv log (n_bv n / (n_b n_v)),     about χ² of (values - 1) degrees of freedom if they are the same.
 
 The law inside a cell knows the numbers themselves, so that nothing is lost by joining such cells; and a network of
 few values a site is learned from fewer rows.

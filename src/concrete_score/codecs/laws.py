@@ -91,7 +91,7 @@ def smooth_rows(counts: Array, widths: Array | None = None) -> Array:
     Returns:
         All positive ``(B,)``; the sum is that of the counts and `PRIOR`.
     """
-    wide: Array = np.ones(len(counts)) if widths is None else widths.astype(float)
+    wide = np.ones(len(counts)) if widths is None else widths.astype(float)
     seen: Array = counts + PRIOR * wide / wide.sum()
     if len(counts) < 4:
         return seen

@@ -1,7 +1,7 @@
 """Tables with numbers learned with nothing said: how far from the true likelihood of the original values?
 
 Random networks whose columns are categories, or numbers drawn from mixtures of Gaussians, Poissons and atoms and
-rounded to two decimals. What ``fit`` chooses by itself learns from their rows; log-likelihoods of new rows, of the
+rounded to two decimals. What ``fit`` chooses by itself learns from their rows; new rows' log-likelihoods, of the
 numbers as they are and not of ranges, are held against the exact ones.
 """
 

@@ -134,7 +134,7 @@ def learned(truth: BayesianNetwork, settings: Settings, blank: float = 0.0) -> t
     states = truth.sample(ROWS, generator(settings.seed, "training rows")).to(torch.uint8)
     observed = torch.rand(states.shape, generator=generator(settings.seed, "training blanks")) >= blank
     train, valid = hold_out(Examples.of(states, observed), VALID_FRACTION, settings.seed)
-    model, ended, _ = _fit(train, valid, truth.space, settings, {"steps": 600, "valid_every": 200})
+    model, ended, _ = _fit(train, valid, truth.space, settings, {"steps": 200 if blank else 600, "valid_every": 200})
     return Fitted(model.requires_grad_(False), truth.space), ended
 
 

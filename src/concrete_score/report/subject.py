@@ -219,7 +219,7 @@ class Subject:
             return Missing(f"The model's health could not be looked at: {refusal}.")
 
 
-def most_telling(worth: Sequence[float], most: int) -> list[int]:
+def most_telling(worth: Sequence[float | int], most: int) -> list[int]:
     """The places of the largest numbers, in the order of places.
 
     >>> most_telling([0.1, 0.5, 0.2], 2)

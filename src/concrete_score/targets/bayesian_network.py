@@ -109,7 +109,7 @@ class BayesianNetwork:
         return tuple(self.joint().marginal([d]).probabilities for d in range(self.space.num_sites))
 
     def log_evidence(self, evidence: Sequence[Tensor]) -> PerState:
-        """``log Σ_x p(x) Π_d e_d(x_d)`` of n rows ``(n,)``, one variable summed out after the other: nothing is listed.
+        """``log Σ_x p(x) Π_d e_d(x_d)`` of n rows ``(n,)``, one variable summed out after another: nothing is listed.
 
         Args:
             evidence: for each variable ``log e_d`` of its values ``(n, size)``; 0 and -inf say which are possible.
@@ -132,8 +132,9 @@ class BayesianNetwork:
     def _summed(self, evidence: Sequence[Tensor], kept: list[int]) -> Tensor:
         """``Σ p(x) Π_d e_d(x_d)`` over all variables but those kept ``(n, ...)``."""
         # A factor is a table over some variables, ascending, with the rows first where it depends on them.
-        families = [[*above, d] for d, above in enumerate(self.parents)]
-        factors = [(_with_rows(t, family), set(family)) for t, family in zip(self.tables, families, strict=True)]
+        factors = [
+            (_with_rows(table, [*self.parents[d], d]), {*self.parents[d], d}) for d, table in enumerate(self.tables)
+        ]
         factors += [(weight, {d}) for d, weight in enumerate(evidence)]
         left = [d for d in range(len(self.tables)) if d not in kept]
         while left:

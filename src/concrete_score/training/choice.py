@@ -274,8 +274,9 @@ def _starts(rows: Examples, space: Space, say: Say) -> Iterator[Start]:
     if 1 < space.num_sites <= COLUMNS:
         for penalty, name in PENALTIES.items():
             tell = Lines(f"dependences between {space.num_sites:,} columns", say)
-            known: Any = {"observed": rows.observed, "weights": rows.weights}
-            found = learn_structure(rows.states, space, penalty=penalty, tell=tell, **known)
+            found = learn_structure(
+                rows.states, space, penalty=penalty, observed=rows.observed, weights=rows.weights, tell=tell
+            )
             count = sum(map(len, found))
             links = "1 dependence" if count == 1 else f"{count:,} dependences"
             yield Start({"parents": [*map(list, found)]}, f"{links} between columns, found in the rows by {name}")

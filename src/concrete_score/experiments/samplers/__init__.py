@@ -105,7 +105,7 @@ def checks(rows: Rows, titles: Mapping[str, str], more: Mapping[str, Any]) -> It
         gain = (more["single_flips"]["time"] or 0.0) / best
         yield Check.at_least(f"{titles[FIELD]}: effective draws a step over single informed flips, energy", gain, 50.0)
     z = [row["z"] for each in rows.values() for row in each if row["z"] is not None]
-    yield Check.at_least("means of energies held against the truth", len(z), 20)
+    yield Check.at_least("means of energies held against the truth", float(len(z)), 20.0)
     yield Check.within("the one furthest off, standard errors", max(z, key=abs), -MOST_Z, MOST_Z)
     yield Check.at_most("tempering, five temperatures in a batch / one by one", more["tempering_cost"]["ratio"], 0.2)
     yield Check.within(
