@@ -45,7 +45,7 @@ class Number(SiteColumn):
     >>> rng = np.random.default_rng(0)
     >>> column = Number.fit("age", rng.integers(17, 91, 5000))
     >>> column.labels[:2], column.place("17"), column.size
-    (('17–20', '21–25'), 0, 17)
+    (('17', '18'), 0, 75)
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Chains on a model: how long they may run, whether they mix, and draws by chains where there is no other way."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import hypot, inf, isnan
 from typing import Any
 
@@ -188,7 +188,8 @@ def measure_mixing(
     )
     if samples.diagnosis is None:  # pragma: no cover - asked for by default
         raise RuntimeError("a run that was to be diagnosed was not")
-    return Mixing(name, start, samples.diagnosis, _exact_z(model, samples.diagnosis, exact, generator))
+    repeatable = replace(samples.diagnosis, seconds=None)
+    return Mixing(name, start, repeatable, _exact_z(model, repeatable, exact, generator))
 
 
 @torch.no_grad()

@@ -110,8 +110,9 @@ def sets(cells: Cells, value: Tensor, least: float = SETS) -> tuple[Tensor, Tens
     """The smallest set of values of each cell that has ``least`` probability: its own, and whether it holds the value.
 
     >>> cells = Cells(torch.zeros(1), torch.zeros(1), torch.tensor([[0.25, 0.5, 0.25]]).log())
-    >>> [each.tolist() for each in sets(cells, torch.tensor([2]), least=0.7)]
-    [[0.75], [False]]
+    >>> mass, holds = sets(cells, torch.tensor([2]), least=0.7)
+    >>> round(mass.item(), 6), holds.item()
+    (0.75, False)
     """
     probs, order = cells.log_probs.double().exp().sort(-1, descending=True)
     before = probs.cumsum(-1) - probs

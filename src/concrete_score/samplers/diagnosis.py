@@ -118,8 +118,8 @@ class Diagnosis:
     """Mean ``|l(x→y) + l(y→x)|`` over proposed edges, of kernels that read a score model both ways."""
     warnings: tuple[str, ...] = ()
     """What is wrong, a sentence each; empty if nothing was found."""
-    seconds: float = nan
-    """That all steps took, burn-in included."""
+    seconds: float | None = None
+    """That all steps took, burn-in included; None where results are to repeat to the last digit."""
     round_trips: float | None = None
     """Of a chain's copies from the coldest temperature to the warmest and back, a chain; None without temperatures."""
     kernel: str = ""
@@ -144,7 +144,7 @@ class Diagnosis:
     @property
     def ess_per_second(self) -> float:
         """Of the slowest statistic."""
-        return self.ess / self.seconds if self.seconds > 0 else nan
+        return self.ess / self.seconds if self.seconds else nan
 
     @property
     def ess_per_pass(self) -> float:
@@ -156,7 +156,8 @@ class Diagnosis:
         lines.append(f"{self.chains} chains of {self.draws} draws, {self.acceptance:.1%} of moves accepted")
         lines += [f"{name}: {_line(s)}" for name, s in self.statistics.items()]
         if self.slowest is not None:
-            speed = f"{self.ess_per_second:.3g} effective draws a second, {self.ess_per_pass:.3g} a pass"
+            timed = f"{self.ess_per_second:.3g} effective draws a second, " if self.seconds else ""
+            speed = f"{timed}{self.ess_per_pass:.3g}{'' if timed else ' effective draws'} a pass"
             lines.append(f"slowest: {self.slowest}, {speed}")
         if self.round_trips is not None:
             lines.append(f"round trips between the temperatures: {self.round_trips:.3g} a chain")

@@ -45,7 +45,7 @@ class BlankPatterns:
     >>> patterns = BlankPatterns.of(seen)
     >>> patterns.sites, patterns.counts
     (((), (1,)), (2, 1))
-    >>> patterns.draw(torch.zeros(5, 2), Space.bits(2), torch.Generator().manual_seed(0)).shape
+    >>> patterns.draw(torch.zeros(5, 2, dtype=torch.int64), Space.bits(2), torch.Generator().manual_seed(0)).shape
     torch.Size([5, 2])
     """
 
