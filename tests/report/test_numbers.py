@@ -47,7 +47,7 @@ def test_the_report_and_evaluate_give_the_same_likelihood(tmp_path, recipe, blan
     if not blank:  # the ranges are the same for all models, so what they add cancels in the gain
         first = found.baselines[0]
         assert first.gain == pytest.approx(found.exact.log_likelihood - first.mean)
-    assert read_curves(subject).valid[0][1] == pytest.approx(-5.0 + (inside if recipe == "made" else 0.0))
+    assert read_curves(subject).valid[0][1] == pytest.approx(-5.0 + inside)
 
 
 def test_draws_are_compared_with_the_data(tmp_path):
