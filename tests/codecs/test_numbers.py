@@ -209,6 +209,8 @@ def test_years_of_two_digits_are_not_years_of_our_lord():
 def test_whole_numbers_are_dates_where_all_of_them_can_be():
     days = [20240000 + 100 * (1 + k % 12) + 1 + k % 28 for k in range(90)]
     column = Date.of(Column(pl.Series("d", days)))
+    assert Date.of(Column(pl.Series("d", days).cast(pl.String))) == column
+    assert Date.of(Column(pl.Series("d", days).cast(pl.String), typed=True)) is None  # text that is known to be text
     drawn = column.decode(np.arange(column.size).repeat(50), np.random.default_rng(0))
     assert drawn.dtype == pl.Int64
     assert find_format(drawn) == ("%Y%m%d", "date")

@@ -52,7 +52,8 @@ class Date(SiteColumn):
     @classmethod
     def of(cls, column: ColumnCells, ranges: int | None = None, blank: bool = False) -> "Date | None":
         """The kind of a column all of whose cells are dates or times, of one format or few; None of any other."""
-        found = find_formats(column.known)
+        whole = column.known.cast(pl.Int64, strict=False) if column.whole is not None else column.known
+        found = find_formats(column.known if whole.null_count() else whole)
         if found is None:
             return None
         moments = _read(column.distinct, *found)

@@ -82,7 +82,7 @@ class Spelling:
         """Numbers written in this way."""
         return pl.Series(numbers.name, [self._spell(each) for each in numbers.to_list()], dtype=pl.String)
 
-    def _spell(self, number: float | int | None) -> str | None:
+    def _spell(self, number: int | float | None) -> str | None:
         if number is None:
             return None
         text = f"{abs(number):,.{self.places}f}" if self.places is not None else f"{abs(number):,}".removesuffix(".0")

@@ -30,8 +30,10 @@ LISTED, NAME = 12, 40
 TITLE = "Comparison"
 
 
-def resemblance_section(subject: Subject) -> Section:
-    """Training rows beside draws by column and pair; held-out rows beside draws by a classifier."""
+def resemblance_section(subject: Subject) -> Section | None:
+    """Training rows beside draws by column and pair; held-out rows beside draws by a classifier; None but for tables."""
+    if subject.codec.kind != "table":
+        return None
     drawn = subject.draws
     if isinstance(drawn, Missing):
         return missing(TITLE, drawn.why)
@@ -67,7 +69,7 @@ def _compared(subject: Subject, real: Tensor, drawn: Tensor, part: str) -> Compa
     generator, seed = subject.generator(f"values {part}"), subject.run.settings.seed
     frames = [subject.codec.decode(states, generator) for states in (rows, drawn[:most].long())]
     # Where there are too many columns, those of most values.
-    shown = [subject.names[site] for site in most_telling(subject.space.sizes, COLUMNS)]
+    shown = [subject.names[site] for site in most_telling([float(size) for size in subject.space.sizes], COLUMNS)]
     short = [shortened(name, NAME) for name in shown]
     labels = [name if short.count(name) == 1 else f"{name} ({at})" for at, name in enumerate(short)]
     one, other = (frame.table.select(shown).rename(dict(zip(shown, labels, strict=True))) for frame in frames)
