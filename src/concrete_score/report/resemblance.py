@@ -31,7 +31,7 @@ TITLE = "Comparison"
 
 
 def resemblance_section(subject: Subject) -> Section | None:
-    """Training rows beside draws by column and pair; held-out rows beside draws by a classifier; None but for tables."""
+    """Training rows beside draws by column and pair, held-out rows beside draws by a classifier; of tables alone."""
     if subject.codec.kind != "table":
         return None
     drawn = subject.draws
