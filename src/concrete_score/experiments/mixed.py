@@ -26,7 +26,7 @@ from concrete_score.data.catalog import FOLDER
 from concrete_score.errors import InputError
 from concrete_score.experiments.drawing import ACCENT, INK, QUIET, png
 from concrete_score.experiments.result import Findings, Settings, number, table
-from concrete_score.experiments.runner import Unit, complete
+from concrete_score.experiments.runner import Unit, complete, stored
 from concrete_score.fitting import Request, prepare
 from concrete_score.model import Model
 
@@ -61,11 +61,11 @@ BLANK, QUICK_ROWS = "?", 2_000
 def run(settings: Settings) -> Findings:
     """Both tables, and the rivals on both."""
     ours = [Unit(name, our_draws, {"name": name}) for name in BOUNDS]
-    names = () if settings.quick or find_spec("sdv") is None else RIVALS
-    rivals = [
-        Unit(f"{name}, {rival}", their_draws, {"name": name, "rival": rival}) for rival in names for name in BOUNDS
-    ]
-    found = complete([*ours, *rivals], settings)
+    units = [Unit(f"{name}, {who}", their_draws, {"name": name, "rival": who}) for who in RIVALS for name in BOUNDS]
+    if settings.quick or find_spec("sdv") is None:
+        known = stored(units, settings)  # from where it was installed
+        units = [unit for unit in units if unit.name in known]
+    found = complete([*ours, *units], settings)
     checks = []
     for name, bounds in BOUNDS.items():
         shape, trend = (20.0, 30.0) if settings.quick else bounds
