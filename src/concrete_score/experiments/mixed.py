@@ -239,7 +239,10 @@ def draw(found: Mapping[str, Any]) -> "Figure":
     for axes, name in zip(figure.subplots(1, 2), BOUNDS, strict=True):
         errors = {"ours": (found[name]["train"]["shape"], found[name]["train"]["trend"])} | PUBLISHED[name]
         errors |= {
-            unit.partition(", ")[2].removesuffix("Synthesizer"): (value["train"]["shape"], value["train"]["trend"])
+            f"{unit.partition(', ')[2].removesuffix('Synthesizer')}, run here": (
+                value["train"]["shape"],
+                value["train"]["trend"],
+            )
             for unit, value in found.items()
             if unit.startswith(f"{name}, ")
         }
