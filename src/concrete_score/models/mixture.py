@@ -18,6 +18,8 @@ Member = Mapping[str, Any]
 """``model``, a registered name, its ``options``, and settings of its ``training``, None where it stays as it starts."""
 TWO_ORDERS: tuple[Member, ...] = ({"model": "made"}, {"model": "made", "options": {"order_seed": 1}})
 """The simplest mixture of networks: one in the natural order of the sites, one in another."""
+_UNTRAINED = ("", " as it starts")
+"""Added to the name of a member that is not trained."""
 LEAST = 1e-4
 """Members that weigh less are left out."""
 
@@ -57,6 +59,8 @@ class MixtureModel(nn.Module):
             raise InputError("at least one member", "none", where="members")
         self.space, self.normalized = space, True
         self.members = nn.ModuleList(_build(each, space, generator, dtype) for each in members)
+        self.names = tuple(each["model"] + _UNTRAINED[each.get("training", {}) is None] for each in members)
+        """What each member is called."""
         self.trainings = tuple(each.get("training", {}) for each in members)
         """Settings of each member's training, for whoever trains them."""
         even = torch.zeros(len(members), dtype=torch.float64, device=generator.device)
@@ -114,6 +118,16 @@ class MixtureModel(nn.Module):
             if mine.any():
                 states[mine], log_weight[mine] = member.propose_given(x[mine], observed[mine], generator)
         return states, log_weight
+
+    def account(self) -> str:
+        """The members that weigh anything, the heaviest first.
+
+        >>> MixtureModel(Space.bits(2), generator=torch.Generator()).account()
+        'made 0.500, made 0.500'
+        """
+        weights = self.log_weights.exp().tolist()
+        found = sorted(((weights[m], self.names[m]) for m, _ in self._weighed()), key=lambda each: -each[0])
+        return ", ".join(f"{name} {weight:.3f}" for weight, name in found)
 
     def _components(self, n: int, generator: torch.Generator) -> Slots:
         component: Slots = draw_categories(self.log_weights, uniform((n,), generator, self.log_weights.device))

@@ -1,6 +1,6 @@
 """What a fit uses where nothing was asked for: a model, an objective and settings, each with its reason."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any, NamedTuple
@@ -26,7 +26,8 @@ from concrete_score.randomness import generator
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
 from concrete_score.training.examples import Examples
-from concrete_score.training.loop import judge_of
+from concrete_score.training.loop import WITHOUT, judge_of
+from concrete_score.training.portfolio import plan_members
 from concrete_score.training.recipe import Recipe, TrainingSettings, build_piece
 
 TRAINING: Mapping[str, Any] = {"lr": LR, "valid_every": 200, "patience": 3_000}
@@ -36,6 +37,10 @@ Say = Callable[[Any], None]
 """Receives a line of text."""
 STARTS = ("parents", "pseudo_count")
 """The options of a model that can start so."""
+PENALTIES = (1.0, 2.0, 0.5)
+"""Of dependences, times BIC's, for the networks of a mixture."""
+_WHOLE = {"minutes", "seed", "checkpoint_seconds"}
+"""Settings of a mixture's whole training; any other that is given holds for each member."""
 _DECIDED = {*STARTS, "order_seed"}
 """Options of a model that say where it starts."""
 
@@ -172,6 +177,8 @@ def fit_to_rows(
     [[], [0]]
     """
     recipe, training, why = choice
+    if "members" in _parameters("models", recipe.model) and not recipe.model_options:
+        return _with_members(choice, Examples.of(rows), space, valid, say)
     if "steps" not in training:
         training = {
             **training,
@@ -183,6 +190,21 @@ def fit_to_rows(
         recipe = replace(recipe, model_options={**recipe.model_options, **found.options})
         why = (*why, found.why)
     return Choice(recipe, training, why)
+
+
+def _with_members(choice: Choice, rows: Examples, space: Space, valid: Tensor | Examples | None, say: Say) -> Choice:
+    """The members of a mixture, and their steps together."""
+    recipe, training, why = choice
+    held_out = rows[:WITHOUT] if valid is None or not len(valid) else Examples.of(valid)
+    best, *others = _judged(Recipe(), _starts(rows, space, say, PENALTIES), rows, space, held_out)
+    given = {name: value for name, value in training.items() if name not in _WHOLE and TRAINING.get(name, ()) != value}
+    each = [start.options for start in (best, *others)]
+    timed = training.get("minutes") is not None
+    found = plan_members(each, len(PENALTIES), len(rows), choice.settings.batch_size, given, timed=timed)
+    recipe = replace(recipe, model_options={"members": found.members})
+    beside = ", ".join(f"{start.what.partition(', ')[0]} {start.value:.4f}" for start in others)
+    start = f"the best of them starts from {best.what}: validation {best.value:.4f} ({beside})"
+    return Choice(recipe, {**training, "steps": found.steps}, (*why, found.why, start))
 
 
 def _stop(patience: int | None, steps: int) -> str:
@@ -250,24 +272,33 @@ def find_start(
     if valid is None or not len(valid):
         return next(starts)
     held_out = Examples.of(valid)
-    judged = [replace(start, value=_validation(recipe, start, examples, space, held_out)) for start in starts]
-    best, *others = sorted(judged, key=lambda start: -(start.value or 0.0))
+    best, *others = _judged(recipe, starts, examples, space, held_out)
     beside = ", ".join(f"{start.what.partition(', ')[0]} {start.value:.4f}" for start in others)
     return replace(best, what=f"{best.what}: validation {best.value:.4f} ({beside})")
 
 
-def _starts(rows: Examples, space: Space, say: Say) -> Iterator[Start]:
-    """The networks to choose from, the most promising first."""
+def _judged(recipe: Recipe, starts: Iterator[Start], rows: Examples, space: Space, valid: Examples) -> list[Start]:
+    """The starts with their validation, the best first."""
+    found = [replace(start, value=_validation(recipe, start, rows, space, valid)) for start in starts]
+    return sorted(found, key=lambda start: -(start.value or 0.0))
+
+
+def _starts(rows: Examples, space: Space, say: Say, penalties: Sequence[float] = (1.0,)) -> Iterator[Start]:
+    """The networks to choose from, the most promising first; those of other penalties, as far as they differ."""
     alone: list[list[int]] = [[] for _ in space.sizes]
     if 1 < space.num_sites <= COLUMNS:
         tell = Lines(f"dependences between {space.num_sites:,} columns", say)
-        parents = [
-            list(each)
-            for each in learn_structure(rows.states, space, observed=rows.observed, weights=rows.weights, tell=tell)
-        ]
-        count = sum(map(len, parents))
-        links = "1 dependence" if count == 1 else f"{count:,} dependences"
-        yield Start({"parents": parents}, f"{links} between columns, found in the rows by BIC")
+        known: dict[str, Any] = {"observed": rows.observed, "weights": rows.weights, "tell": tell}
+        seen = [alone]
+        for penalty in penalties:
+            parents = [list(each) for each in learn_structure(rows.states, space, penalty=penalty, **known)]
+            if parents in seen and penalty != 1:
+                continue
+            seen.append(parents)
+            count = sum(map(len, parents))
+            links = "1 dependence" if count == 1 else f"{count:,} dependences"
+            times = "" if penalty == 1 else f" with {penalty:g} times its penalty"
+            yield Start({"parents": parents}, f"{links} between columns, found in the rows by BIC{times}")
         tree = [[each] if each >= 0 else [] for each in _tree(_filled_by_column(rows), space)]
         yield Start({"parents": tree, "pseudo_count": PSEUDO_COUNT}, "a Chow–Liu tree")
     yield Start({"parents": alone, "pseudo_count": PSEUDO_COUNT}, "independent columns")

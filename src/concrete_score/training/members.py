@@ -56,6 +56,16 @@ def train(
         yield from loop.train(model, objective, rows, settings, valid, start=start, **options)
 
 
+def fit(
+    model: nn.Module, objective: Objective, rows: Tensor | Examples, settings: TrainingSettings, **options: Any
+) -> Finished:
+    """`train` to the end, in silence."""
+    *_, last = train(model, objective, rows, settings, **options)
+    if not isinstance(last, Finished):
+        raise RuntimeError("training ended without an ending")
+    return last
+
+
 class _Members:
     """One training's fixed parts, and how far it is."""
 

@@ -46,6 +46,8 @@ class TrainingSettings:
     """Adam's rate at the start."""
     schedule: str = "cosine"
     """How the rate falls: a name of `SCHEDULES`."""
+    weight_decay: float = 0.0
+    """The share of its size that a weight loses at a step of rate 1."""
     clip_norm: float | None = None
     """Limit of the gradient's norm; None for none."""
     average: float | None = None
@@ -136,6 +138,7 @@ _LEAST = {
     "refresh_every": 1,
     "pool": 1,
     "retries": 0,
+    "weight_decay": 0,
 }
 
 
