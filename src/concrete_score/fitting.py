@@ -92,9 +92,8 @@ class Plan:
 
     def fit_to_rows(self, rows: States | Examples, space: Space, valid: Tensor | Examples | None, say: Say) -> "Plan":
         """The plan with what depends on the rows; a model that came as an object starts as it is."""
-        return replace(
-            self, choice=fit_to_rows(self.choice, rows, space, valid, say, start="model" not in self.objects)
-        )
+        start = "model" not in self.objects
+        return replace(self, choice=fit_to_rows(self.choice, rows, space, valid, say, start=start))
 
     def build(self, space: Space) -> Built:
         """The model with its first weights, and the objective; given objects are copied, never changed.
@@ -141,6 +140,11 @@ class Job:
     facts: dict[str, Any]
     run: Run | None = None
 
+    @property
+    def valid_inside(self) -> float:
+        """What numbers inside their ranges add to the mean log-likelihood of the held-out rows."""
+        return 0.0 if self.valid is None else self.valid.mean_log_inside
+
     @cached_property
     def built(self) -> Built:
         """Model and objective, built once."""
@@ -156,7 +160,8 @@ class Job:
         """Begin the run directory of a new fit; an opened one is given back."""
         if self.run is None:
             codec, seed = self.codec.to_json(), self.plan.settings.seed
-            self.run = runs.create(out, config=self.config, codec=codec, data=self.facts, seed=seed, force=force)
+            config = {**self.config, **({"valid_log_inside": self.valid_inside} if self.valid_inside else {})}
+            self.run = runs.create(out, config=config, codec=codec, data=self.facts, seed=seed, force=force)
         return self.run
 
     def train(
@@ -276,12 +281,8 @@ def _begun(request: Request, say: Say) -> Job:
     plan = Plan(codec.choose(recipe, settings), objects)
     rows, valid = (states, valid) if valid is not None else hold_out(states, fraction, plan.settings.seed)
     plan = plan.fit_to_rows(rows, codec.space, valid, say)
-    config = {
-        "valid_fraction": fraction,
-        "missing": missing,
-        "recipe": plan.recipe.to_json(),
-        "training": plan.settings.to_json(),
-    }
+    plain = {"recipe": plan.recipe.to_json(), "training": plan.settings.to_json()}
+    config = {"valid_fraction": fraction, "missing": missing, **plain}
     job = Job(codec, rows, valid, plan, config, facts)
     job.check()  # pieces that do not fit are refused before anything is written or reported
     _report(job, say)
@@ -411,12 +412,8 @@ def _encode(codec: Codec, data: Any, reading: Mapping[str, str], say: Say) -> Ex
     if blank := examples.blank_cells:
         share = blank / examples.states.numel()
         meaning = "they count as not observed, and are taken to be missing at random"
-        say(
-            (
-                f"{data.where}: {blank:,} cells ({share:.1%}) are blank: {meaning}; or use ",
-                Option("missing", "category"),
-            )
-        )
+        told = f"{data.where}: {blank:,} cells ({share:.1%}) are blank: {meaning}; or use "
+        say((told, Option("missing", "category")))
     return examples
 
 
@@ -448,3 +445,5 @@ def _report(job: Job, say: Say) -> None:
     say(f"{len(job.rows):,} {job.codec.noun} to learn from, {held_out:,} held out")
     for line in job.plan.choice.why:
         say(f"chosen: {line}")
+    if job.valid_inside:
+        say(f"validation counts the ranges of numbers; where they lie in them adds {job.valid_inside:.4f} nats a row")

@@ -34,8 +34,6 @@ from concrete_score.samplers.evidence import Probability
 from concrete_score.samplers.from_noise import Watch
 from concrete_score.training.patterns import BlankPatterns
 
-_LIKELIHOODS = ("log_likelihood", "lower", "upper", "raise_")
-
 
 @dataclass(frozen=True, eq=False)
 class Model:
@@ -420,13 +418,10 @@ class Model:
         inside = given.rows.log_inside
         if inside is None:
             return found
-        shift = float(inside.mean())
-        moved: dict[str, Any] = {
-            name: None if (value := getattr(found, name)) is None else value + shift for name in _LIKELIHOODS
-        }
-        if found.log_likelihood is not None:
-            moved["stderr"] = mean_and_stderr(self._log_likelihoods(given))[1]
-        return replace(found, **moved)
+        moved = found.moved(float(inside.mean()))
+        if found.log_likelihood is None:
+            return moved
+        return replace(moved, stderr=mean_and_stderr(self._log_likelihoods(given))[1])
 
 
 def load(path: str | Path | Run) -> Model:

@@ -81,6 +81,7 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "categories": Entry("codecs.columns:Categories", "the distinct texts, whole numbers or booleans of a column"),
         "bins": Entry("codecs.columns:Bins", "ranges of a column of numbers, by their names"),
         "number": Entry("codecs.numbers:Number", "numbers: ordered ranges and atoms, with a law inside each range"),
+        "amount": Entry("codecs.amounts:Amount", "numbers written with a currency, a unit or parted thousands"),
         "date": Entry("codecs.dates:Date", "dates and times, as numbers in the column's own format"),
         "pooled": Entry("codecs.pooled:Pooled", "frequent texts, and one value for all others"),
     },
@@ -149,6 +150,7 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "maximum_likelihood": Entry("objectives.build:maximum_likelihood", "for normalized models", "B.1"),
     },
     "kernels": {
+        "auto": Entry("samplers.choice:auto", "the kernel that uses most of what the model offers"),
         "mh": Entry("samplers.mh:MetropolisHastings", "a uniform neighbor, accepted or not", "3.3"),
         "informed": Entry("samplers.informed:Informed", "a neighbor in proportion to a function of its ratio"),
         "gibbs": Entry("samplers.gibbs:Gibbs", "a site drawn anew from its conditional"),
@@ -182,6 +184,10 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
             "experiments.guard:run", "f = r² on flips of real data diverges, and the guard catches it", "5.4"
         ),
         "tables": Entry("experiments.tables:run", "known truths learned with nothing said, and how far off it is"),
+        "imputation": Entry(
+            "experiments.imputation:run", "a fifth of a table's cells filled, beside a model a column and imputers"
+        ),
+        "conditions": Entry("experiments.conditions:run", "rows given conditions against the exact conditional"),
         "explain": Entry("experiments.tables:run_explain", "planted mistakes, and which model finds them first"),
         "twenty": Entry("experiments.twenty:run", "the density-estimation sets, each by a mixture of models"),
         "figure2": Entry("experiments.figure2:run", "sixteen categories sampled through their scores", "5.2, figure 2"),
@@ -201,6 +207,9 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         ),
         "figure7": Entry(
             "experiments.figure7:run", "denoising on two toys against the exact noisy distribution", "B.3, figure 7"
+        ),
+        "samplers": Entry(
+            "experiments.samplers:run", "every kernel on nine problems beside a textbook DMALA loop", "3.3"
         ),
         "estimators": Entry("experiments.estimators:run", "the noise of each way to draw edges, at equal cost", "4.2"),
     },

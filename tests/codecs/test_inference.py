@@ -60,16 +60,16 @@ def test_an_ordinary_table_needs_no_option(tmp_path):
         "name": "identifier",
         "share": "number",
         "age": "number",
-        "bit": "integer",
+        "bit": "category",
         "quarter": "number",
         "same": "constant",
         "none": "constant",
-        "city": "pooled",
+        "city": "text",
         "day": "date",
         "at": "date",
         "note": "text",
-        "flag": "text",
-        "truth": "text",
+        "flag": "category",
+        "truth": "category",
     }
     assert all(why for _, why in codec.why)
     assert dict(codec.why)["flag"] == "one value or blank: a blank counts as a value"
@@ -97,7 +97,7 @@ def test_what_was_said_of_a_column_holds_or_is_refused_with_all_faults_at_once(t
     path = tmp_path / "t.csv"
     path.write_text("zip,a,d,id\n" + "".join(f"{10000 + i % 150},{i % 3},x{i},{i}\n" for i in range(900)))
     inferred = TableCodec.fit(read_file(path))
-    assert kinds(inferred) == {"zip": "number", "a": "integer", "d": "identifier", "id": "identifier"}
+    assert kinds(inferred) == {"zip": "number", "a": "category", "d": "identifier", "id": "identifier"}
     said = TableOptions(column={"zip": "category", "a": "number", "d": "text", "id": "number"})
     assert kinds(TableCodec.fit(read_file(path), said)) == {
         "zip": "integer",
@@ -113,11 +113,11 @@ def test_what_was_said_of_a_column_holds_or_is_refused_with_all_faults_at_once(t
 
 
 def test_whole_numbers_are_categories_while_they_are_few():
-    for count, kind in ((20, "integer"), (21, "number")):
+    for count, kind in ((20, "category"), (21, "number")):
         table = pl.DataFrame({"a": [i % count for i in range(500)], "b": [i % 2 for i in range(500)]})
         assert kinds(TableCodec.fit(table))["a"] == kind
-        assert kinds(TableCodec.fit(table, TableOptions(max_categories=30)))["a"] == "integer"
-        assert kinds(TableCodec.fit(table.to_numpy()))["x0"] == "integer"  # an array holds states
+        assert kinds(TableCodec.fit(table, TableOptions(max_categories=30)))["a"] == "category"
+        assert kinds(TableCodec.fit(table.to_numpy()))["x0"] == "category"  # an array holds states
 
 
 def test_one_count_of_bins_cuts_all_numbers(tmp_path):
@@ -138,7 +138,49 @@ def test_numbers_but_for_a_word_are_told_from_text(tmp_path):
     path.write_text("a,b\n" + "".join(f"{k}.5,{k % 2}\n" for k in range(20)) + "none,1\n-,0\n")
     error = refused(path, r"'a' .numbers but for '-', 'none'.; pass na=\['-', 'none'\]", TableOptions(bins={"a": 3}))
     assert "'a' (numbers but for '-', 'none'); add --na - --na none" in error.render(SKIN)
-    refused(path, r"'a' .numbers but for", TableOptions(column={"a": "number"}))
+    codec = TableCodec.fit(read_file(path), TableOptions(column={"a": "number"}))
+    assert kinds(codec)["a"] == "number"  # these two words mean blank
+    path.write_text("a,b\n" + "".join(f"{k}.5,{k % 2}\n" for k in range(20)) + "low,1\nhigh,0\n")
+    refused(path, r"'a' .numbers but for 'high', 'low'", TableOptions(column={"a": "number"}))
+
+
+def stray(tmp_path, cells):
+    path = tmp_path / "stray.csv"
+    path.write_text("a,b\n" + "".join(f"{cell},{k % 2}\n" for k, cell in enumerate(cells)))
+    frame = read_file(path)
+    codec = TableCodec.fit(frame)
+    rows = codec.encode(frame, missing="unobserved", unknown="reserve")
+    filled = codec.fill(frame, rows, rows.states[None], None)
+    assert filled.table.equals(frame.table)  # nothing is lost
+    return codec, rows
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        ([f"{k / 4}" for k in range(98)], ["broken", "inf"]),
+        ([f"{k}" for k in range(97)], ["1e400", "-inf", "error"]),
+        ([f"2024-{1 + k % 12:02d}-{1 + k % 28:02d}" for k in range(99)], ["soon"]),
+        ([f"${k},{k:03d}.50" for k in range(1, 99)], ["ask", "n.v."]),
+    ],
+)
+def test_a_word_among_numbers_or_dates_counts_as_not_observed_and_stays(tmp_path, cells, words):
+    codec, rows = stray(tmp_path, [*cells, *words])
+    column = codec.columns[0]
+    assert column.kind in ("number", "date", "amount")
+    assert (~rows.observed[:, 0]).sum() == len(words) == rows.unseen[:, 0].sum()
+    assert rows.log_inside[-1].exp() == pytest.approx(column.reserve) == len(words) / (len(cells) + len(words))
+    (note,) = codec.notes()
+    assert all(repr(word) in note[0] for word in words)
+    assert note[1].value == {"a": "text"}
+    again = TableCodec.from_json(codec.to_json())
+    assert again == codec
+    assert not again.notes()
+
+
+def test_many_words_among_numbers_make_text_of_them(tmp_path):
+    codec, _ = stray(tmp_path, [*(f"{k / 4}" for k in range(90)), *["low"] * 10])
+    assert codec.columns[0].kind == "pooled"
 
 
 def test_a_value_never_seen_has_the_probability_that_values_seen_once_reserve():

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from concrete_score.codecs.cells import Column
 from concrete_score.codecs.columns import UNKNOWN, column_from_json
 from concrete_score.codecs.conditions import Condition
-from concrete_score.codecs.dates import Date, find_format
+from concrete_score.codecs.dates import Date
 from concrete_score.codecs.numbers import Number
 from concrete_score.codecs.ranges import LIMIT, grid_digits, intervals
+from concrete_score.data.dates import find_format, find_formats
 from concrete_score.errors import InputError
 
 keys = st.lists(st.integers(-50, 50) | st.sampled_from([0, 7]), min_size=2, max_size=80).filter(
@@ -167,6 +168,10 @@ def test_a_mean_a_median_and_a_mode_fill_a_number():
         (["2024-01-31T10:00:00Z", "2024-01-31T11:30:00Z"], "%Y-%m-%dT%H:%M:%SZ", "datetime"),
         (["10:30", "23:59"], "%H:%M", "time"),
         (["31 Jan 2024", "01 Feb 2024"], "%d %b %Y", "date"),
+        (["Jan 1 2000", "Feb 1 2000"], "%b %-d %Y", "date"),
+        (["1:05 PM", "12:30 AM"], "%-I:%M %p", "time"),
+        (["1/2/2020 5:15 PM", "12/31/2020 11:00 AM"], "%-m/%-d/%Y %-I:%M %p", "datetime"),
+        (["2024-01-31T10:00:00+02:00", "2024-07-31T11:30:00+02:00"], "%Y-%m-%dT%H:%M:%S+02:00", "datetime"),
     ],
 )
 def test_dates_keep_their_format_and_resolution(texts, form, what):
@@ -182,6 +187,52 @@ def test_dates_keep_their_format_and_resolution(texts, form, what):
     assert np.exp(column.log_evidence([Condition(0, ">=", (max(texts),))])).max() <= 1
 
 
-def test_dates_of_two_formats_are_text():
+def test_dates_of_two_formats_are_dates_where_they_cannot_be_confused():
+    texts = [f"2024-{1 + k % 12:02d}-{1 + k % 28:02d}" for k in range(60)]
+    texts += [f"{1 + k % 28:02d}/{1 + k % 12:02d}/2024" for k in range(30)]
+    column = Date.of(Column(pl.Series("d", texts)))
+    assert (column.form, column.others) == ("%Y-%m-%d", ("%d/%m/%Y",))
+    assert column.place("2024-03-15") == column.place("15/03/2024")
+    assert find_format(column.decode(np.arange(column.size), np.random.default_rng(0))) == ("%Y-%m-%d", "date")
+    assert column_from_json(json.loads(json.dumps(column.to_json())), "c") == column
     assert find_format(pl.Series(["2024-01-31", "31.01.2024"])) is None
     assert find_format(pl.Series(["a-1", "b-2"])) is None
+    confused = [f"{a:02d}/{b:02d}/2024" for a in range(1, 29) for b in (1, 2, 13)] + ["01/31/2024"]
+    assert find_formats(pl.Series(confused)) is None
+
+
+def test_years_of_two_digits_are_not_years_of_our_lord():
+    assert find_format(pl.Series(["19-Sep-03", "01-Oct-03"])) == ("%d-%b-%y", "date")
+    assert find_format(pl.Series(["01/31/24", "02/03/24"])) == ("%m/%d/%y", "date")
+
+
+def test_whole_numbers_are_dates_where_all_of_them_can_be():
+    days = [20240000 + 100 * (1 + k % 12) + 1 + k % 28 for k in range(90)]
+    column = Date.of(Column(pl.Series("d", days)))
+    drawn = column.decode(np.arange(column.size).repeat(50), np.random.default_rng(0))
+    assert drawn.dtype == pl.Int64
+    assert find_format(drawn) == ("%Y%m%d", "date")
+    assert Date.of(Column(pl.Series("d", [*days, 20240230]))) is None
+
+
+@pytest.mark.parametrize(
+    ("condition", "dates"),
+    [
+        ((">=", "2024-03"), 61),
+        ((">", "2024-03"), 30),
+        (("<", "2024-03-01"), 60),
+        (("<=", "2024-02"), 60),
+        (("=", "2024-02-10"), 1),
+        (("=", "2024-02"), 29),
+        (("!=", "2024"), 0),
+    ],
+)
+def test_a_condition_on_a_date_may_name_a_month_or_year(condition, dates):
+    days = pl.date_range(pl.date(2024, 1, 1), pl.date(2024, 4, 30), eager=True).rename("d")
+    for cells in (days, days.cast(pl.Datetime("us")).dt.strftime("%Y-%m-%d %H:%M")):
+        column = Date.of(Column(cells))
+        operator, value = condition
+        allowed = column.allowed([Condition(0, operator, (value,))])
+        inside = column.number.span
+        points = sum(min(b, inside[1]) - max(a, inside[0]) + 1 for a, b in allowed if b >= inside[0] and a <= inside[1])
+        assert points == dates

@@ -277,3 +277,30 @@ def test_a_wide_or_long_first_line_is_noticed_too():
         frame = CSV.read(f"{names}\n{row}\n{row}\n".encode(), "t")
         assert (frame.table.width, len(frame), frame["c1"].to_list()) == (count, 2, ["1.5", "1.5"])
         assert re.search(rf"points in 'c0', 'c1', 'c2' and {count - 3} more columns", said(frame))
+
+
+@pytest.mark.parametrize(
+    ("data", "names", "rows", "note"),
+    [
+        ("# by hand\na,b,c\n1,2,3\n4,5,6\n7,8,9\n", ("a", "b", "c"), 3, "passed over: '# by hand'"),
+        ("3,2,x,y\n1,2,3,4,0\n1,3,3,5,1\n2,2,3,4,1\n", ("x0", "x1", "x2", "x3", "x4"), 3, "passed over: '3,2,x,y'"),
+        ("Prices\n\nin euro; 2024\nday;a;b\n1;1,5;2\n2;2,5;2\n3;1,5;1\n", ("day", "a", "b"), 3, "first 3 lines are"),
+        ('"a" "b"\n"r1" 5 x\n"r2" 6 y\n"r3" 7 z\n', ("column_1", "a", "b"), 3, "no name for the first column"),
+        ("a,b\n1,5,x\n2,6,y\n3,7,z\n", ("column_1", "a", "b"), 3, "no name for the first column"),
+        ("a,b\r\n1,5,\r\n2,6,\r\n3,7,\r\n", ("a", "b", "column_3"), 3, "ends in a comma"),
+        (" a , b \n 1 , x \n 2 , y \n", ("a", "b"), 2, "a space follows each comma"),
+    ],
+)
+def test_what_stands_before_a_table_or_is_not_named_in_it_is_noticed(data, names, rows, note):
+    frame = CSV.read(data.encode(), "t.csv")
+    assert (frame.names, len(frame)) == (names, rows)
+    assert note in said(frame)
+    assert not any(cell is not None and cell != cell.strip() for row in frame.rows() for cell in row)
+
+
+def test_a_fault_below_the_lines_before_a_table_is_found_by_its_line():
+    body = "# by hand\na,b,c\n" + "1,2,3\n" * 300
+    with pytest.raises(InputError, match="line 303: expected 3 cells"):
+        CSV.read(f"{body}1,2\n".encode(), "t.csv")
+    with pytest.raises(InputError, match="line 2: expected 1 cells"):
+        CSV.read(b"one\n1,2\n3,4\n", "t.csv")  # too few rows to tell

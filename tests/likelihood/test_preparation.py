@@ -23,6 +23,7 @@ from concrete_score.likelihood import (
 from concrete_score.likelihood.annealing import evenly
 from concrete_score.likelihood.preparation import relax_interpolated
 from concrete_score.models import Energy
+from concrete_score.samplers import Relaxed
 from concrete_score.spaces import Space
 from concrete_score.targets import Ising, pmf
 from tests.likelihood.helpers import Unnormalized, random_problem
@@ -119,11 +120,13 @@ def test_step_sizes_are_kept_beyond_the_knots():
     assert tuned.step_size(1.0) == pytest.approx(0.1)
 
 
-def test_targets_with_a_gradient_are_annealed_by_them_and_others_by_sweeps():
+def test_targets_are_annealed_by_structure_else_by_gradients_else_by_sweeps():
     from concrete_score.likelihood import Budget, default_kernel
 
     budget = Budget(steps=5, pilot_steps=3, pilot_chains=10)
-    assert isinstance(prepare(Ising((2, 2), 0.3), generator(), budget).kernels, TunedMultiSite)
+    assert prepare(Ising((2, 2), 0.3), generator(), budget).kernels is default_kernel
+    slope_only = Relaxed(Space.bits(2), lambda p: p[..., 1].sum(-1))
+    assert isinstance(prepare(slope_only, generator(), budget).kernels, TunedMultiSite)
     assert prepare(random_problem((2, 3)).target, generator(), budget).kernels is default_kernel
 
 

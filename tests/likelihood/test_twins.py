@@ -1,9 +1,11 @@
-"""The theorems of M12, exact: expectations over all randomness by matrix products."""
+"""The theorems of annealed bounds, exact: expectations over all randomness by matrix products."""
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from concrete_score.baselines import Independent
 from concrete_score.errors import InputError
 from concrete_score.likelihood import (
     Annealing,
@@ -16,11 +18,13 @@ from concrete_score.likelihood import (
     reverse_ais,
     uniform,
 )
-from concrete_score.likelihood.annealing_paths import time_reversal
-from concrete_score.samplers import Composition, systematic
+from concrete_score.likelihood.annealing_paths import Interpolated, default_kernel, time_reversal
+from concrete_score.samplers import Colored, Composition, Sweep, systematic
+from concrete_score.samplers.couplings import linear_fields, marks
 from concrete_score.spaces import Space
 from concrete_score.targets import asia, pmf, random_rbm
 from tests.likelihood.helpers import KERNELS, Unnormalized, annealings, random_problem
+from tests.strategies import pairwise_models
 
 
 @given(annealings())
@@ -134,12 +138,36 @@ def test_the_rbm_path_obeys_the_theorems(base_bias):
     torch.testing.assert_close(twin.raise_moment(), twin.annealed(), rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("clamped", [None, torch.tensor([True, False, False, True])])
-def test_block_gibbs_is_reversible_and_its_steps_follow_the_matrix(clamped):
-    from concrete_score.likelihood import BlockGibbs
+def test_the_rbm_path_takes_its_increments_from_one_product():
+    model = random_rbm(6, 3, 1.0, torch.Generator().manual_seed(3))
+    path, states = RBMPath(model, torch.linspace(-1, 1, 6)), model.space.enumerate()
+    expected = path.at(0.7).log_density(states) - path.at(0.2).log_density(states)
+    torch.testing.assert_close(path.increment(states, 0.2, 0.7), expected, rtol=0, atol=2e-6)
 
-    model, generator = random_rbm(4, 3, 1.0, torch.Generator().manual_seed(5)), torch.Generator().manual_seed(6)
-    kernel = BlockGibbs(model)
+
+@settings(max_examples=20)
+@given(data=st.data(), sizes=st.sampled_from([(2, 2, 2), (3, 2, 3)]))
+def test_pairwise_densities_on_the_way_are_drawn_by_structure(data, sizes):
+    base = Independent.fit(Space(sizes).enumerate()[:-1], Space(sizes))
+    model = data.draw(pairwise_models(Space(sizes)))
+    half = Interpolated(base, model, 0.3)
+    linear_half, states = linear_fields(half), model.space.enumerate()
+    z = marks(model.space, states)
+    found = linear_half.log_density(z, linear_half.fields(z))
+    torch.testing.assert_close(found, half.log_density(states), rtol=0, atol=1e-5)
+    assert isinstance(default_kernel(half), Sweep | Colored)
+    twin = EnumeratedAnnealing(Annealing(Geometric(base, model), linear(3)))
+    exact = model.log_density(states).logsumexp(0)
+    assert abs(twin.ais_moment().log() - exact) < 1e-10
+    assert abs(twin.reverse_moment().log() + exact) < 1e-10
+    torch.testing.assert_close(twin.raise_moment(), twin.annealed(), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("clamped", [None, torch.tensor([True, False, False, True])])
+def test_layers_of_a_tempered_rbm_are_reversible_and_their_steps_follow_the_matrix(clamped):
+    target, generator = random_rbm(4, 3, 1.0, torch.Generator().manual_seed(5)), torch.Generator().manual_seed(6)
+    model = RBMPath(target, torch.tensor([0.5, -1.0, 0.2, 2.0])).at(0.6)
+    kernel = default_kernel(model)
     matrix = kernel.transition_matrix(clamped)
     p = model.log_density(model.space.enumerate()).softmax(0)
     flow = p[:, None] * matrix

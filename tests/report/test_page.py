@@ -25,6 +25,7 @@ TITLES = [
     "Training",
     "Marginals",
     "Pairwise dependence",
+    "Comparison",
     "Example rows",
     "Sampler health",
     "Mass leak",

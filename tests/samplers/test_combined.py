@@ -14,7 +14,7 @@ from concrete_score.samplers import (
     MetropolisHastings,
     MultiSite,
     Tempering,
-    anneal,
+    carry,
     run,
 )
 from concrete_score.targets import Ising, pmf
@@ -78,7 +78,7 @@ def test_annealing_over_noise_levels_ends_at_the_last_models_distribution():
     levels = range(noise.num_levels)
     noisy = [pmf(p.probabilities @ noise.site_log_prob(level, 0).exp()) for level in levels]
     kernels = [moves_on_the_cycle(each) for each in reversed(noisy)]
-    x = anneal(kernels, p.space.uniform(4000, g), 60, g).x
+    x = carry(kernels, p.space.uniform(4000, g), 60, g).x
     share = (x == 5).double().mean().item()
     wanted = noisy[0].probabilities[5].item()
     assert abs(share - wanted) < 5 * (wanted * (1 - wanted) / 4000) ** 0.5
@@ -99,6 +99,6 @@ def test_bad_pieces_are_refused_before_any_work():
     with pytest.raises(InputError, match="positive probability"):
         Tempering(pmf([1.0, 0.0])).init([[1]])
     with pytest.raises(InputError, match="at least one kernel"):
-        anneal([], [[0]], 1, torch.Generator())
+        carry([], [[0]], 1, torch.Generator())
     with pytest.raises(InputError, match="same space"):
         Composition((Gibbs(pmf([0.2, 0.3, 0.5])), Gibbs(pmf([0.5, 0.5]))))

@@ -10,7 +10,7 @@ from concrete_score.models import Energy
 from concrete_score.models.score import DensityScore
 from concrete_score.neighborhoods import hamming
 from concrete_score.samplers import GibbsWithGradients, MetropolisHastings, MultiSite, Relaxed, Tempered, adapt, relax
-from concrete_score.samplers.run import summarize
+from concrete_score.samplers.diagnosis import summarize
 from concrete_score.samplers.surrogates import ExactRatios, Gradient
 from concrete_score.scores import log_ratios
 from concrete_score.spaces import Space

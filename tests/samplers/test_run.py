@@ -10,7 +10,7 @@ from concrete_score.models.score import DensityScore
 from concrete_score.neighborhoods import cycle_two_way, hamming
 from concrete_score.noise import Triangular
 from concrete_score.samplers import MALA, Exact, Gibbs, MetropolisHastings, run, stream
-from concrete_score.samplers.run import judge, summarize
+from concrete_score.samplers.diagnosis import judge, summarize
 from concrete_score.spaces import Space
 from concrete_score.targets import Ising, pmf, sixteen_categories
 

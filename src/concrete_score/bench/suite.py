@@ -1,4 +1,7 @@
-"""The benchmark figures as plain strings, name -> the function that measures it; and the start of ``csm`` itself."""
+"""The benchmark figures as plain strings, name -> the function that measures it; and the start of ``csm`` itself.
+
+``samplers`` stands for a group, one figure a problem, which is long and therefore taken only when it is named.
+"""
 
 import subprocess
 import sys
@@ -18,6 +21,7 @@ FIGURES = {
     "train_made": "concrete_score.bench.training:step_of_made",
     "checkpoint": "concrete_score.bench.training:checkpoint_share",
     "tables": "concrete_score.bench.tables:read_over_polars",
+    "rare_rows": "concrete_score.bench.tables:rare_rows_over_free",
     "structure": "concrete_score.bench.structure:search_over_product",
     "structure_memory": "concrete_score.bench.structure:search_memory",
     "mh": "concrete_score.bench.samplers:mh_step",
@@ -29,25 +33,50 @@ FIGURES = {
     "channels_last": "concrete_score.bench.training:channels_last",
 }
 
+GROUPS = {
+    "samplers": {
+        f"samplers:{problem}": problem
+        for problem in (
+            "ising_0.3",
+            "ising_0.44",
+            "ising_field",
+            "spin_glass",
+            "potts_4",
+            "potts_8",
+            "rbm_25",
+            "rbm_200",
+            "factorial_hmm",
+        )
+    }
+}
+"""Figures of a group -> the problem they are taken on."""
+MEMBERS = {name: problem for group in GROUPS.values() for name, problem in group.items()}
+
 
 def chosen(names: Sequence[str] = ()) -> list[str]:
-    """The named figures, or all of them.
+    """The named figures, or all of them; a group's name stands for its figures.
 
     Raises:
         InputError: a name is not known.
 
-    >>> chosen(["draw"])
-    ['draw']
+    >>> chosen(["draw"]), len(chosen(["samplers"]))
+    (['draw'], 9)
     """
+    found: list[str] = []
     for name in names:
-        if name not in FIGURES:
-            raise InputError("the name of a bench figure", repr(name), fix=nearest(name, list(FIGURES)))
-    return list(names or FIGURES)
+        if name not in FIGURES and name not in GROUPS and name not in MEMBERS:
+            raise InputError("the name of a bench figure", repr(name), fix=nearest(name, [*FIGURES, *GROUPS]))
+        found += GROUPS.get(name, [name])
+    return found or list(FIGURES)
 
 
 def take(name: str) -> Check:
     """Measure one figure now."""
-    module, _, attribute = FIGURES[chosen([name])[0]].partition(":")
+    (name,) = chosen([name])
+    if name in MEMBERS:
+        member: Check = import_module("concrete_score.bench.efficiency").best_over_textbook(MEMBERS[name])
+        return member
+    module, _, attribute = FIGURES[name].partition(":")
     check: Check = getattr(import_module(module), attribute)()
     return check
 

@@ -259,17 +259,12 @@ def _print_result(job: "Job", run: "Run", found: "Fit", console: Console, contin
         "steps": ended.step,
         "best_step": ended.best_step,
         "seconds": round(ended.seconds, 3),
-        "valid_log_likelihood": ended.best + _inside(job) if has_likelihood(found.model) else None,
+        "valid_log_likelihood": ended.best + job.valid_inside if has_likelihood(found.model) else None,
         "diverged": ended.diverged,
         "seed": job.plan.settings.seed,
     }
     facts = [(name, _shown(each)) for name, each in value.items() if each is not None]
     console.give(value, lambda: table(["fact", "value"], facts))
-
-
-def _inside(job: "Job") -> float:
-    """What the numbers inside their ranges add to the mean log-likelihood of the held-out rows."""
-    return 0.0 if job.valid is None else job.valid.mean_log_inside
 
 
 def _shown(value: Any) -> str:
@@ -284,7 +279,8 @@ def _write_report(job: "Job", run: "Run", found: "Fit", device: Any, console: Co
 
     console.say("writing the report …")
     try:
-        path = write_report(run, job.rows, job.valid, model=found.model, device=device)
+        with console.progress("writing the report") as update:
+            path = write_report(run, job.rows, job.valid, model=found.model, device=device, update=update)
     except (InputError, OSError, RuntimeError, MemoryError) as error:
         console.warn([f"the run is whole, but its report was not written: {printable(short(error))}"])
     else:

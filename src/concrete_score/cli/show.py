@@ -112,8 +112,8 @@ def _write_report(run: "Run", data: str, given: dict[str, Any], console: Console
         _ = run.codec, run.recipe, run.settings
     job = prepare(Request(data, **given), run, console.say)
     console.say("writing the report …")
-    with runs.untrusted(run):
-        path = write_report(run, job.rows, job.valid, device=device)
+    with runs.untrusted(run), console.progress("writing the report") as update:
+        path = write_report(run, job.rows, job.valid, device=device, update=update)
     console.say(f"report: {path}")
 
 
@@ -130,5 +130,6 @@ def _metrics(run: "Run") -> dict[str, Any]:
         best = metrics["best_step"] = run.model_file().step
         metrics["valid"] = next((line["valid"] for line in judged if line["step"] == best), None)
         if has_likelihood(run.model()):
-            metrics["valid_log_likelihood"] = metrics["valid"]
+            inside = run.config.get("valid_log_inside", 0.0)
+            metrics["valid_log_likelihood"] = None if metrics["valid"] is None else metrics["valid"] + inside
     return metrics

@@ -6,7 +6,7 @@ identifier, a text drawn from the training table.
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,8 +14,17 @@ import numpy as np
 import polars as pl
 
 from concrete_score import registry
-from concrete_score.codecs.columns import ColumnCells
-from concrete_score.errors import InputError, nearest
+from concrete_score.codecs.columns import ColumnCells, as_text
+from concrete_score.codecs.conditions import (
+    COMPARISONS,
+    GIVEN,
+    IN,
+    Condition,
+    label_evidence,
+    split_condition,
+    split_values,
+)
+from concrete_score.errors import InputError, Option, Text, nearest
 
 MOST_TEXTS = 5_000
 """The most texts of a column that a run keeps, to draw from."""
@@ -40,6 +49,12 @@ class AsideColumn(ABC):
     def fill(self, cells: pl.Series) -> pl.Series:
         """Cells with their blanks filled, where that makes sense."""
         return cells
+
+    def check_met(self, condition: Condition) -> None:
+        """Refuse a condition that is not met in every row that a model draws."""
+        expected = "conditions on columns that the model knows"
+        fix: Text = ("to have it modelled, fit again with ", Option("column", {self.name: "category"}))
+        raise InputError(expected, f"one on {self.name!r}, which is {self.kind} and left aside", GIVEN, fix)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values from which `aside_from_json` builds an equal column."""
@@ -75,6 +90,17 @@ class Constant(AsideColumn):
         return pl.Series(self.name, [self.value], dtype=pl.String if self.value is None else None).new_from_index(
             0, count
         )
+
+    def check_met(self, condition: Condition) -> None:
+        """Refuse a condition that the constant does not meet."""
+        label, values = as_text(self.value), condition.values
+        if condition.operator in COMPARISONS:
+            met = label_evidence([condition], self.name, [self.value], [label], _no_place)[0] == 0
+        else:
+            met = (label in values) != (condition.operator == "!=")
+        if not met:
+            expected = f"a condition that {self.name!r} meets, which is {label or 'blank'} in every row"
+            raise InputError(expected, condition.describe([self.name]), GIVEN, "leave it out")
 
     def fill(self, cells: pl.Series) -> pl.Series:
         """Blanks take the constant."""
@@ -165,6 +191,41 @@ class FreeText(AsideColumn):
     def cells(self, count: int, first: int, rng: np.random.Generator | None) -> pl.Series:
         at = np.zeros(count, dtype=np.int64) if rng is None else rng.integers(0, len(self.texts), count)
         return pl.Series(self.name, self.texts, dtype=pl.String).gather(pl.Series(at))
+
+
+def without_settled(given: Any, names: Sequence[str], aside: Sequence[AsideColumn]) -> Any:
+    """Conditions without those on columns left aside, each of which every row meets.
+
+    Raises:
+        InputError: one of those that are left out is not met by every row, or cannot be judged.
+
+    >>> without_settled(["a=1", "country=NL"], ["a"], [Constant("country", 1, "NL")])
+    ['a=1']
+    """
+    known = {each.name: each for each in aside}
+    if isinstance(given, Mapping):
+        for name in [key for key in given if key in known]:
+            value = given[name]
+            several = not isinstance(value, str) and isinstance(value, Iterable)
+            known[name].check_met(Condition(0, IN, tuple(map(as_text, value if several else [value]))))
+        return {key: value for key, value in given.items() if key not in known}
+    if not known or isinstance(given, str) or not isinstance(given, Sequence):
+        return given
+    left = []
+    for text in given:
+        if not isinstance(text, str) or not text.startswith(tuple(known)):
+            left.append(text)
+            continue
+        name, sign, value = split_condition(text, [*names, *known])
+        if name in known:
+            known[name].check_met(Condition(0, sign, split_values(value, _no_place) if sign == IN else (value,)))
+        else:
+            left.append(text)
+    return left
+
+
+def _no_place(text: str) -> int | None:
+    return None
 
 
 def aside_from_json(value: Any, where: str) -> AsideColumn:

@@ -7,7 +7,7 @@ registered under ``columns``; ``kinds`` are the names it has in ``run.json``.
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import log, log1p
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -24,6 +24,7 @@ from concrete_score.errors import InputError, nearest
 Value = str | int | bool
 
 TEXT, INTEGER, BOOLEAN, NUMBER, BINS, DATE, POOLED = "text", "integer", "boolean", "number", "bins", "date", "pooled"
+AMOUNT = "amount"
 EXACT = float(2**53)
 """Beyond this, float64 does not distinguish all whole numbers."""
 
@@ -124,6 +125,10 @@ class SiteColumn(ABC):
     def log_unseen(self, rows: int) -> float:
         """``log P(a value never seen)`` after so many training rows; one row more where none is reserved."""
         return log(self.reserve or 1 / (rows + 1))
+
+    def reserving(self, share: float) -> "SiteColumn":
+        """The same column with this probability kept for values never seen."""
+        return replace(self, reserve=share)  # type: ignore[type-var]
 
     @property
     def log_seen(self) -> float:

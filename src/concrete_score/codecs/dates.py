@@ -1,7 +1,7 @@
 """Columns of dates and times: numbers on a grid of days, seconds or the like, in the column's own format."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -12,15 +12,12 @@ from concrete_score.codecs.columns import DATE, UNKNOWN, ColumnCells, SiteColumn
 from concrete_score.codecs.conditions import GIVEN, Condition
 from concrete_score.codecs.numbers import Number
 from concrete_score.codecs.ranges import Allowed, intervals, meet
+from concrete_score.data.dates import COMPACT, TYPES, as_temporal, find_formats, find_span, is_format, moments
 from concrete_score.data.frame import Array
 from concrete_score.errors import InputError
 
-_DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y")
-_WORDS = ("%d %b %Y", "%d-%b-%Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y", "%m/%d/%y", "%d/%m/%y", "%d.%m.%y")
-_CLOCK = ("%H:%M", "%H:%M:%S", "%H:%M:%S%.f")
 _STEPS = (86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000, 1_000, 1)
 """Microseconds of a day, an hour, a minute, a second, a millisecond and one."""
-_TYPES: Mapping[str, Any] = {"date": pl.Date, "datetime": pl.Datetime("us"), "time": pl.Time}
 
 
 @dataclass(frozen=True)
@@ -33,6 +30,7 @@ class Date(SiteColumn):
         step: microseconds between two grid points.
         what: ``date``, ``datetime`` or ``time``.
         typed: whether the column holds dates, not text.
+        others: further formats in which cells may be written; new ones are written in the first.
 
     >>> from concrete_score.codecs.cells import Column
     >>> column = Date.of(Column(pl.Series("day", [f"{d}.01.2024" for d in range(1, 32)])))
@@ -45,6 +43,7 @@ class Date(SiteColumn):
     step: int
     what: str
     typed: bool = False
+    others: tuple[str, ...] = ()
     kind = DATE
     lossy = True
     ordered = True
@@ -52,33 +51,34 @@ class Date(SiteColumn):
 
     @classmethod
     def of(cls, column: ColumnCells, ranges: int | None = None, blank: bool = False) -> "Date | None":
-        """The kind of a column all of whose cells are dates or times of one format; None of any other."""
-        texts = column.known
-        found = find_format(texts)
+        """The kind of a column all of whose cells are dates or times, of one format or few; None of any other."""
+        found = find_formats(column.known)
         if found is None:
             return None
-        form, what = found
-        moments = _moments(texts, form, what).to_numpy()
-        step = next(each for each in _STEPS if not (moments % each).any())
-        keys = np.append(_moments(column.distinct, form, what).fill_null(0).to_numpy() // step, 0)[column.codes]
-        seen = np.append(_moments(column.distinct, form, what).is_not_null().to_numpy(), False)[column.codes]
+        moments = _read(column.distinct, *found)
+        known = moments.is_in(_read(column.known, *found).implode()).to_numpy()
+        stamps = moments.fill_null(0).to_numpy()
+        step = next(each for each in _STEPS if not (stamps[known] % each).any())
+        keys, seen = np.append(stamps // step, 0)[column.codes], np.append(known, False)[column.codes]
         number = Number.fit(column.name, keys[seen], 0, ranges, blank=blank)
-        return cls(number, form, step, what, column.temporal)
+        return cls(number, found.forms[0], step, found.what, column.temporal, found.forms[1:])
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], blank: bool, where: str) -> "Date":
         """From plain values, every one of them checked."""
         form, step, what = value.get("form"), value.get("step"), value.get("what")
-        if form not in set(_formats()) or type(step) is not int or step not in _STEPS or what not in _TYPES:
+        others = value.get("others", [])
+        known = isinstance(others, list) and all(map(is_format, [form, *others]))
+        if not known or type(step) is not int or step not in _STEPS or what not in TYPES:
             raise InputError("a known format of dates", repr(form)[:60], where=f"{where}.form")
         typed = value.get("typed", False)
         if not isinstance(typed, bool):
             raise InputError("true or false", repr(typed)[:60], where=f"{where}.typed")
-        return cls(Number.from_json(value, blank, where), str(form), step, str(what), typed)
+        return cls(Number.from_json(value, blank, where), str(form), step, str(what), typed, tuple(others))
 
     def to_json(self) -> dict[str, Any]:
         more = {"kind": self.kind, "form": self.form, "step": self.step, "what": self.what, "typed": self.typed}
-        return {**self.number.to_json(), **more}
+        return {**self.number.to_json(), **more, **({"others": list(self.others)} if self.others else {})}
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -87,6 +87,14 @@ class Date(SiteColumn):
     @property
     def blank(self) -> bool:  # type: ignore[override]
         return self.number.blank
+
+    @property
+    def reserve(self) -> float:  # type: ignore[override]
+        return self.number.reserve
+
+    def reserving(self, share: float) -> "Date":
+        """The same column with this probability kept for cells that are no dates."""
+        return replace(self, number=replace(self.number, reserve=share))
 
     @property
     def size(self) -> int:
@@ -139,17 +147,15 @@ class Date(SiteColumn):
         return meet(intervals(each.operator, self._intervals(each.values)) for each in conditions)
 
     def _intervals(self, values: Sequence[str]) -> list[tuple[int, int]]:
+        """The grid points of each value: one, those of a whole day, month or year, or none between two of them."""
         keys = []
         for text in values:
-            moment = self._parsed(pl.Series([text]))
-            iso = find_format(pl.Series([text]))
-            if moment.null_count() and iso is not None and iso[1] == self.what:
-                moment = _moments(pl.Series([text]), *iso)
-            if moment.null_count():
+            moment = self._parsed(pl.Series([text]))[0]
+            span = find_span(text, self.what) if moment is None else (int(moment), int(moment))
+            if span is None:
                 example = self._texts(self.number.extent[0])[0]
                 raise InputError(f"a {self.what} for {self.name!r}, such as {example}", repr(text), GIVEN)
-            whole, rest = divmod(int(moment[0]), self.step)
-            keys.append((whole + (rest > 0), whole))
+            keys.append((-(-span[0] // self.step), span[1] // self.step))
         return keys
 
     def log_evidence(self, conditions: Sequence[Condition]) -> Array:
@@ -162,7 +168,7 @@ class Date(SiteColumn):
         return self._written(keys, np.ones(len(keys), dtype=bool))
 
     def _parsed(self, texts: pl.Series) -> pl.Series:
-        return _moments(texts, self.form.replace("%-", "%"), self.what)
+        return _read(texts, (self.form, *self.others), self.what)
 
     def _keys(self, moments: pl.Series) -> Array:
         found: Array = moments.fill_null(0).to_numpy() // self.step
@@ -173,83 +179,20 @@ class Date(SiteColumn):
         micros = keys * self.step if unit is None else (keys * self.step).clip(0, unit - 1)
         # Years from 1 to 9999, as far as calendars write them.
         stamps = pl.Series(self.name, micros.clip(-62_135_596_800_000_000, 253_402_300_799_000_000))
-        if self.what == "time":
-            return (stamps * 1000).cast(pl.Time)
-        return stamps.cast(pl.Datetime("us")).cast(_TYPES[self.what])
+        return as_temporal(stamps, self.what)
 
     def _texts(self, keys: Array) -> pl.Series:
         return self._moment(keys).dt.strftime(self.form)
 
     def _written(self, keys: Array, known: Array) -> pl.Series:
         cells = self._moment(keys) if self.typed else self._texts(keys)
+        cells = cells.cast(pl.Int64) if self.form == COMPACT else cells
         return cells.alias(self.name).set(pl.Series(~known), None)
 
 
-def find_format(texts: pl.Series) -> tuple[str, str] | None:
-    """The format in which all texts are dates or times, and which of them they are; None where there is none.
-
-    Of several, the first of the list: years first, then months first.
-
-    >>> find_format(pl.Series(["2024-01-31 12:30", "2024-02-01 00:00"])), find_format(pl.Series(["a", "2024-01-31"]))
-    (('%Y-%m-%d %H:%M', 'datetime'), None)
-    """
-    if texts.dtype != pl.String or not len(texts):
-        return None
-    few = texts.head(20)
-    if not few.str.contains(r"\d[-/.: ]|[a-z] \d").all():
-        return None
-    for form in _formats():
-        what = _what(form)
-        if (
-            "%-" not in form
-            and _moments(few, form, what).null_count() == 0
-            and not _moments(texts, form, what).null_count()
-        ):
-            return _as_written(texts, form, what), what
-    return None
-
-
-def _formats() -> Iterator[str]:
-    """All formats, as they are tried; those without leading zeros after those with."""
-    plain = [*_CLOCK, *_DAYS, *_WORDS]
-    plain += [f"{day}{gap}{clock}{zone}" for day in _DAYS for gap in " T" for clock in _CLOCK for zone in ("", "Z")]
-    yield from plain
-    for form in plain:
-        yield from _less_padded(form)
-
-
-def _less_padded(form: str) -> list[str]:
-    day = form.replace("%d", "%-d")
-    month = form.replace("%m", "%-m")
-    both = day.replace("%m", "%-m")
-    hour = [each.replace("%H", "%-H") for each in (form, day, month, both)]
-    return [each for each in dict.fromkeys([both, day, month, *hour]) if each != form]
-
-
-def _as_written(texts: pl.Series, form: str, what: str) -> str:
-    """The variant of a format that writes the texts as they are; with leading zeros where none does."""
-    moments = _moments(texts.head(1000), form, what)
-    for each in (form, *_less_padded(form)):
-        if _rendered(moments, what).dt.strftime(each).equals(texts.head(1000), check_names=False):
-            return each
-    return form
-
-
-def _rendered(moments: pl.Series, what: str) -> pl.Series:
-    if what == "time":
-        return (moments * 1000).cast(pl.Time)
-    return moments.cast(pl.Datetime("us")).cast(_TYPES[what])
-
-
-def _what(form: str) -> str:
-    return "time" if form.startswith(("%H", "%-H")) else "datetime" if "%H" in form or "%-H" in form else "date"
-
-
-def _moments(texts: pl.Series, form: str, what: str) -> pl.Series:
-    """Texts as microseconds, since 1970 or midnight; null where they are not of the format."""
-    if texts.dtype != pl.String:
-        texts = texts.cast(pl.String)
-    parsed = texts.str.strptime(_TYPES[what], form, strict=False, exact=True)
-    if what == "time":
-        return parsed.cast(pl.Int64) // 1000
-    return parsed.cast(pl.Datetime("us")).cast(pl.Int64)
+def _read(texts: pl.Series, forms: Sequence[str], what: str) -> pl.Series:
+    """Texts as microseconds by the first format that reads each; null where none does."""
+    found = moments(texts, forms[0], what)
+    for form in forms[1:]:
+        found = found.zip_with(found.is_not_null(), moments(texts, form, what))
+    return found

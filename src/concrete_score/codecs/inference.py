@@ -4,7 +4,10 @@ What a column is, by default:
 
 - one value in every row, or none: *constant*, kept aside;
 - booleans, and text of few values: *categories*;
-- text that is dates or times of one format: *date*;
+- text that is dates or times of one format, or of few that cannot be confused, and whole numbers such as 20240131:
+  *date*;
+- text that is numbers with a currency, a unit or parted thousands around or in them: *number*;
+- a few words among numbers or dates, in few rows, count as not observed, and come back as they are;
 - text all of whose cells differ, and whole numbers that count the rows: *identifier*, left aside;
 - text of many values: the frequent ones stay, the rest is *pooled*; where hardly any two are equal it is left aside;
 - whole numbers: *categories* up to `MAX_CODES` different values (codes, small counts), *number* beyond;
@@ -19,17 +22,30 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
+from concrete_score.codecs.amounts import Amount
 from concrete_score.codecs.aside import AsideColumn, Constant, FreeText, Identifier
 from concrete_score.codecs.base import check_choice
 from concrete_score.codecs.cells import Column
-from concrete_score.codecs.columns import BOOLEAN, INTEGER, NUMBER, TEXT, Bins, Categories, SiteColumn
+from concrete_score.codecs.columns import (
+    AMOUNT,
+    BOOLEAN,
+    INTEGER,
+    NUMBER,
+    TEXT,
+    Bins,
+    Categories,
+    SiteColumn,
+    as_numbers,
+)
 from concrete_score.codecs.dates import Date
 from concrete_score.codecs.numbers import Number
 from concrete_score.codecs.pooled import Pooled
+from concrete_score.comparison.cells import FEW_WORDS, SPELLINGS, STRAY
 from concrete_score.data.frame import Frame
 from concrete_score.defaults import MAX_CATEGORIES, MAX_CODES, MISSING
-from concrete_score.errors import InputError, Option, Text, check_count, nearest
+from concrete_score.errors import InputError, Option, Part, Text, check_count, nearest
 
 KINDS = ("category", "number", "date", "text", "identifier", "constant")
 """What a user may say that a column is."""
@@ -37,14 +53,14 @@ BLANK_SPELLINGS = ("NA", "N/A", "n/a", "#N/A", "nan", "NaN", "NAN", "null", "NUL
 """What programs write into a blank cell of a text file."""
 _FEW_TEXTS = 20
 """Texts of so few values are categories however few rows there are."""
+_MANY = 0.5
+"""The share of its different texts that must be numbers for the others to be words among them."""
 _ROWS = 20
 """Rows from which on a column of different values identifies them."""
 _NAMED = re.compile(
     r"(^|[_\W])(id|uuid|guid|index|idx|rownames|rownum|row|no|nr|number|key)$|^unnamed|ID$", re.IGNORECASE
 )
 """Names of columns that identify rows, where all their whole numbers differ."""
-_FEW = 3
-"""Words in a column of numbers that may mean blank."""
 
 
 @dataclass(frozen=True)
@@ -133,13 +149,16 @@ class Inferred(NamedTuple):
     columns: tuple[SiteColumn, ...]
     aside: tuple[AsideColumn, ...]
     why: tuple[tuple[str, str], ...]
+    notes: tuple[tuple[Part, ...], ...] = ()
+    """What was read in one way and may have been meant in another."""
 
 
 class Judged(NamedTuple):
-    """What one column is, and why."""
+    """What one column is, why, and what else is to be said of it."""
 
     kind: SiteColumn | AsideColumn
     why: str
+    notes: tuple[tuple[Part, ...], ...] = ()
 
 
 def infer_columns(frame: Frame, options: TableOptions) -> Inferred:
@@ -174,7 +193,8 @@ def infer_columns(frame: Frame, options: TableOptions) -> Inferred:
             frame, {c.name: c.blanks for c, each in zip(columns, found, strict=True) if each.kind in sites}, fix_blanks
         )
     aside = tuple(each.kind for each in found if isinstance(each.kind, AsideColumn))
-    return Inferred(sites, aside, tuple((c.name, each.why) for c, each in zip(columns, found, strict=True)))
+    why = tuple((c.name, each.why) for c, each in zip(columns, found, strict=True))
+    return Inferred(sites, aside, why, tuple(note for each in found for note in each.notes))
 
 
 def refuse_blanks(frame: Frame, counts: Mapping[str, int], fix: list[Text]) -> None:
@@ -195,7 +215,8 @@ def _judge(column: Column, at: int, frame: Frame, options: TableOptions) -> Judg
     asked, count = options.asked(column.name, frame), options.bins_of(column.name, frame)
     blank = options.missing == "category" and column.blanks > 0
     if asked is not None:
-        return Judged(_AS[asked](column, at, blank, options), "as asked for")
+        kind = _AS[asked](column, at, blank, options)
+        return kind if isinstance(kind, Judged) else Judged(kind, "as asked for")
     if isinstance(options.bins, Mapping) and count is not None:
         if not column.numeric:
             raise _Fault(*_not_numbers(column))
@@ -216,9 +237,11 @@ def _inferred(column: Column, at: int, blank: bool, frame: Frame, options: Table
     if column.kind == BOOLEAN:
         return Judged(_category(column, blank), "true or false")
     if column.kind == TEXT:
-        if (date := Date.of(column, blank=blank)) is not None:
-            return Judged(date, f"{date.what}s written {date.form}")
+        if (found := _measured(column, blank)) is not None:
+            return found
         return _text(column, at, blank, distinct, most)
+    if column.kind == INTEGER and frame.named and (date := Date.of(column, blank=blank)) is not None:
+        return _as_dates(date)
     codes = options.max_categories or (MAX_CODES if frame.named else MAX_CATEGORIES)
     if column.kind == INTEGER and distinct and _counts_rows(column):
         return Judged(Identifier.of(column, at), "whole numbers that tell the rows apart: left aside")
@@ -229,6 +252,46 @@ def _inferred(column: Column, at: int, blank: bool, frame: Frame, options: Table
         return Judged(_binned(column, count, blank, frame), f"cut into {count} ranges, as asked for")
     kind = "whole numbers" if column.kind == INTEGER else "numbers"
     return Judged(Number.of(column, blank=blank), f"{values:,} different {kind}")
+
+
+def _measured(column: Column, blank: bool) -> Judged | None:
+    """Text that is dates, or numbers of more than `MAX_CODES` values, but for a few words; None of any other."""
+    if (date := Date.of(column, blank=blank)) is not None:
+        return _as_dates(date)
+    if len(column.known) <= MAX_CODES:
+        return None
+    if (amount := Amount.of(column, blank=blank)) is not None:
+        example = column.known[0]
+        return Judged(amount, f"{len(column.known):,} different numbers written like {example}")
+    return _but_for_words(column, blank)
+
+
+def _as_dates(date: Date) -> Judged:
+    why = f"{date.what}s written {' or '.join((date.form, *date.others))}"
+    if not date.others:
+        return Judged(date, why)
+    note = f"column {date.name!r} has {why}; new ones are written in the first way"
+    return Judged(date, why, ((note,),))
+
+
+def _but_for_words(column: Column, blank: bool) -> Judged | None:
+    """A column of numbers or dates with a few words in it, for which a probability is reserved; None of any other."""
+    numbers = np.isfinite(as_numbers(column.known))
+    like = numbers if numbers.mean() > _MANY else column.known.str.contains(r"\d").to_numpy()
+    words = column.known.filter(pl.Series(~like)).to_list()
+    odd = [count for text, count in zip(words, column.counts[~like], strict=True) if text not in SPELLINGS]
+    if not 1 <= len(words) <= FEW_WORDS or sum(odd) > STRAY * column.counts.sum():
+        return None
+    rest = Column(column.cells, (*column.na, *words), column.typed)
+    found = Judged(Number.of(rest, blank=blank), f"{len(rest.known):,} different numbers") if rest.numeric else None
+    found = found or _measured(rest, blank)
+    if found is None or not isinstance(found.kind, SiteColumn):
+        return None
+    cells, listed = rest.blanks - column.blanks, ", ".join(map(repr, words))
+    told = f"column {column.name!r}: {listed}, in {cells:,} of {len(column):,} rows, counts as not observed, and stays"
+    note = (f"{told}; or use ", Option("column", {column.name: "text"}))
+    kind = found.kind.reserving(cells / max(1, len(column) - column.blanks))
+    return Judged(kind, f"{found.why}, but for {listed}", (note, *found.notes))
 
 
 def _text(column: Column, at: int, blank: bool, distinct: bool, most: int) -> Judged:
@@ -278,10 +341,15 @@ def _as_category(column: Column, at: int, blank: bool, options: TableOptions) ->
     return _category(column, blank) if len(column.known) > 1 or blank else _constant(column, at)
 
 
-def _as_number(column: Column, at: int, blank: bool, options: TableOptions) -> SiteColumn:
-    if not column.numeric or len(column.known) < 2:
+def _as_number(column: Column, at: int, blank: bool, options: TableOptions) -> SiteColumn | Judged:
+    if column.numeric and len(column.known) > 1:
+        return Number.of(column, blank=blank)
+    if (amount := Amount.of(column, blank=blank)) is not None and len(column.known) > 1:
+        return amount
+    found = _but_for_words(column, blank) if column.kind == TEXT else None
+    if found is None or found.kind.kind not in (NUMBER, AMOUNT):
         raise _Fault(*_not_numbers(column))
-    return Number.of(column, blank=blank)
+    return found
 
 
 def _as_date(column: Column, at: int, blank: bool, options: TableOptions) -> SiteColumn:
@@ -318,8 +386,8 @@ def _same(column: Column, at: int) -> Constant:
 def _not_numbers(column: Column) -> tuple[str, Option]:
     """Why a column is not numbers: it is text, or numbers but for a word or two that could be declared blank."""
     words = [str(value) for value in column.distinct if not _is_number(str(value))]
-    if not 1 <= len(words) <= _FEW < len(column.distinct):
-        return "not numbers", Option("drop", [column.name])
+    if not 1 <= len(words) <= FEW_WORDS < len(column.distinct):
+        return "not numbers", Option("column", {column.name: "text"})
     return f"numbers but for {', '.join(map(repr, words))}", Option("na", words)
 
 

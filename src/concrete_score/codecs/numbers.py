@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from concrete_score.codecs.columns import NUMBER, NUMBER_PATTERN, UNKNOWN, ColumnCells, SiteColumn, Value
+from concrete_score.codecs.columns import NUMBER, NUMBER_PATTERN, UNKNOWN, ColumnCells, SiteColumn, Value, reserve_of
 from concrete_score.codecs.conditions import GIVEN, Condition
 from concrete_score.codecs.ranges import LIMIT, Allowed, cut, grid_digits, intervals, meet
 from concrete_score.data.frame import Array
@@ -40,6 +40,7 @@ class Number(SiteColumn):
         span: the least and the largest grid point seen in training.
         decimal: whether the column is written with decimals even where its numbers are whole.
         blank: whether a blank is one more value, the last.
+        reserve: the probability kept for cells that are no numbers.
 
     >>> rng = np.random.default_rng(0)
     >>> column = Number.fit("age", rng.integers(17, 91, 5000))
@@ -55,6 +56,7 @@ class Number(SiteColumn):
     span: tuple[int, int]
     decimal: bool = False
     blank: bool = False
+    reserve: float = 0.0
     kind = NUMBER
     lossy = True
     ordered = True
@@ -82,7 +84,7 @@ class Number(SiteColumn):
         digits = grid_digits(np.unique(numbers))
         keys = _keys(column, digits)
         return cls.fit(
-            column.name, keys[~np.isnan(column.numbers)], digits, ranges, decimal=column.decimal, blank=blank
+            column.name, keys[np.isfinite(column.numbers)], digits, ranges, decimal=column.decimal, blank=blank
         )
 
     @classmethod
@@ -104,10 +106,11 @@ class Number(SiteColumn):
         if not right:
             raise InputError("a positive weight for each piece", repr(weights)[:60], where=f"{where}.weights")
         lows = tuple(float(weight) for weight in weights)
-        return cls(value["name"], digits, tuple(starts), tuple(cells), lows, (span[0], span[1]), decimal, blank)
+        ends, reserve = (span[0], span[1]), reserve_of(value, where)
+        return cls(value["name"], digits, tuple(starts), tuple(cells), lows, ends, decimal, blank, reserve)
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        plain = {
             "name": self.name,
             "kind": self.kind,
             "digits": self.digits,
@@ -118,6 +121,7 @@ class Number(SiteColumn):
             "decimal": self.decimal,
             "blank": self.blank,
         }
+        return {**plain, "reserve": self.reserve} if self.reserve else plain
 
     @cached_property
     def size(self) -> int:
@@ -377,6 +381,8 @@ def _scaled(text: str, digits: int) -> float | int | None:
         exact: float | int = whole * 10**digits if digits >= 0 else whole / 10**-digits
     except ValueError:
         scaled = float(text) * 10.0**digits
+        if not isfinite(scaled):  # beyond what numbers are
+            return None
         exact = round(scaled) if abs(scaled - round(scaled)) < 1e-6 * max(1.0, abs(scaled) * 1e-6) else scaled
     return exact if isinstance(exact, int) and abs(exact) <= LIMIT else max(min(float(exact), LIMIT), -LIMIT)
 

@@ -97,9 +97,9 @@ def intervals(operator: str, keys: Sequence[tuple[int, int]]) -> Allowed:
     first, last = keys[0]
     # Between two grid points (last < first) the value is above ``last`` and below ``first``.
     found = {
-        "<": [(-LIMIT, min(first - 1, last) if first == last else last)],
+        "<": [(-LIMIT, first - 1)],
         "<=": [(-LIMIT, last)],
-        ">": [(last + 1, LIMIT) if first == last else (first, LIMIT)],
+        ">": [(last + 1, LIMIT)],
         ">=": [(first, LIMIT)],
         "!=": [(-LIMIT, first - 1), (last + 1, LIMIT)] if first <= last else [(-LIMIT, LIMIT)],
     }.get(operator, list(keys))

@@ -11,7 +11,7 @@ import polars as pl
 import torch
 
 from concrete_score import registry
-from concrete_score.codecs.aside import AsideColumn, aside_from_json
+from concrete_score.codecs.aside import AsideColumn, aside_from_json, without_settled
 from concrete_score.codecs.base import (
     Codec,
     all_observed,
@@ -23,14 +23,14 @@ from concrete_score.codecs.base import (
     refuse_other_kind,
 )
 from concrete_score.codecs.cells import Column, any_row, as_rows, flags, log_inside, row_weights, storage
-from concrete_score.codecs.columns import BLANK, INTEGER, SiteColumn, column_from_json
+from concrete_score.codecs.columns import BLANK, INTEGER, TEXT, SiteColumn, column_from_json
 from concrete_score.codecs.columns import UNKNOWN as UNSEEN
 from concrete_score.codecs.conditions import Condition
 from concrete_score.codecs.filling import Filling, completed
 from concrete_score.codecs.inference import TableOptions, column_name, infer_columns, refuse_blanks
 from concrete_score.data.frame import ARRAYS, DRAW, Array, Form, Frame, as_frame
 from concrete_score.defaults import FILLS, MISSING, UNKNOWN
-from concrete_score.errors import Command, InputError, Option, Text, nearest
+from concrete_score.errors import Command, InputError, Option, Part, Text, nearest
 from concrete_score.protocols import Encoded
 from concrete_score.randomness import random_numbers
 from concrete_score.shapes import States
@@ -39,8 +39,9 @@ from concrete_score.training.choice import Choice, choose
 
 LARGEST = 2**16
 """The most values a column of whole numbers in an untrusted ``run.json`` may take."""
-_SAID = {INTEGER: "category", "number": "number", "date": "date", "pooled": "text"}
+_SAID = {INTEGER: "category", "number": "number", "amount": "number", "date": "date", "pooled": "text"}
 """What to say that a column of a kind is."""
+_SHOWN_KINDS = {**_SAID, TEXT: "category"}
 _SHOWN = 5
 
 
@@ -69,6 +70,8 @@ class TableCodec(Codec):
     """Rows that the columns were inferred from."""
     weight: str | None = None
     """The column that says as how many rows each row counts."""
+    remarks: tuple[tuple[Part, ...], ...] = field(default=(), compare=False)
+    """What is to be said of columns when they have just been inferred; it is not kept."""
     kind = "table"
     noun = "rows"
     missing = MISSING[0]
@@ -91,7 +94,7 @@ class TableCodec(Codec):
         weight = None if options.weight is None else column_name(options.weight, whole)
         found = infer_columns(frame, options)
         named = (frame.form, options.blanks(frame), frame.named)
-        return cls(found.columns, *named, found.aside, found.why, len(frame), weight)
+        return cls(found.columns, *named, found.aside, found.why, len(frame), weight, found.notes)
 
     @classmethod
     def infer(cls, data: Any, options: Mapping[str, Any]) -> "TableCodec":
@@ -252,9 +255,17 @@ class TableCodec(Codec):
         """A value by its text, or a range by a number in it."""
         return self.columns[site].place(text)
 
+    def conditions(self, given: Any) -> tuple[Condition, ...]:
+        """As of any data; a condition on a constant is met, or refused, as are those on other columns left aside."""
+        return super().conditions(without_settled(given, self.names, self.aside))
+
     def log_evidence(self, site: int, conditions: Sequence[Condition]) -> Array:
         """As the column's kind compares its values."""
         return self.columns[site].log_evidence(conditions)
+
+    def notes(self) -> list[tuple[Part, ...]]:
+        """Words among numbers or dates, and dates of several formats."""
+        return list(self.remarks)
 
     def fill_notes(self) -> list[str]:
         """Columns in which a blank was a value."""
@@ -314,18 +325,15 @@ class TableCodec(Codec):
 
     def schema_table(self) -> tuple[str, Sequence[str], Sequence[Sequence[Any]]]:
         """One line a column."""
-        return (
-            "Columns:",
-            ["column", "kind", "size", "values", "why"],
-            [self._line(name) for name in self._table_names],
-        )
+        heads = ["column", "kind", "size", "values", "why"]
+        return "Columns:", heads, [self._line(name) for name in self._table_names]
 
     def _line(self, name: str) -> tuple[Any, ...]:
         why = dict(self.why).get(name, "")
         if name not in self.names:
             return name, next(each.kind for each in self.aside if each.name == name), "", "", why
         column = self.columns[self.names.index(name)]
-        return name, column.kind, column.size, _few(column.labels), why
+        return name, _SHOWN_KINDS.get(column.kind, column.kind), column.size, _few(column.labels), why
 
     @property
     def _table_names(self) -> list[str]:
@@ -440,8 +448,3 @@ class TableCodec(Codec):
 def _few(labels: Sequence[str], shown: int = 8) -> str:
     more = f", … ({len(labels)} in all)" if len(labels) > shown else ""
     return ", ".join(label or "(blank)" for label in labels[:shown]) + more
-
-
-def _some(names: Sequence[str], shown: int = 8) -> str:
-    more = f" and {len(names) - shown} more columns" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from concrete_score.data.amounts import find_spelling
+from concrete_score.data.dates import find_formats, moments
 from concrete_score.data.frame import Array
 
 # No leading zeros: 007 is a name.
@@ -31,7 +33,7 @@ DATES = (
 TIMES = ("%H:%M:%S%.f", "%H:%M")
 _FIRST = 100
 """Cells that are tried before all of them are."""
-_FEW_WORDS, _STRAY = 3, 0.05
+FEW_WORDS, STRAY = 3, 0.05
 """The most different words among numbers, and the most cells that hold one, for which they are taken for blanks."""
 _NANOSECONDS = 1000
 
@@ -88,7 +90,7 @@ def stray_words(parts: Sequence[pl.Series]) -> list[str]:
     whole = pl.concat(texts)
     words = whole.filter(~whole.str.contains(NUMBER_PATTERN))
     distinct = words.unique().sort().to_list()
-    return distinct if len(distinct) <= _FEW_WORDS and len(words) <= _STRAY * len(whole) else []
+    return distinct if len(distinct) <= FEW_WORDS and len(words) <= STRAY * len(whole) else []
 
 
 def dates(parts: Sequence[pl.Series]) -> list[Array] | None:
@@ -105,7 +107,29 @@ def dates(parts: Sequence[pl.Series]) -> list[Array] | None:
         read = [_moments(part, form) for part in parts]
         if all(part is not None for part in read):
             return [part for part in read if part is not None]
-    return None
+    return _dates_as_written(texts) if len(texts) == len(parts) else None
+
+
+def _dates_as_written(texts: Sequence[pl.Series]) -> list[Array] | None:
+    """Texts as microseconds by the formats that all of them are written in."""
+    found = find_formats(pl.concat(texts).drop_nulls().unique(maintain_order=True))
+    if found is None:
+        return None
+    read = [pl.select(pl.coalesce(*(moments(text, form, found.what) for form in found.forms))) for text in texts]
+    return [each.to_series().cast(pl.Float64).fill_null(float("nan")).to_numpy() for each in read]
+
+
+def undressed(parts: Sequence[pl.Series]) -> list[pl.Series] | None:
+    """Numbers without the currency, unit or marks of thousands that all of them are written with; None of other cells.
+
+    >>> [part.to_list() for part in undressed([pl.Series(["$1,250", None]), pl.Series(["$7"])])]
+    [['1250', None], ['7']]
+    """
+    if any(part.dtype != pl.String for part in parts):
+        return None
+    texts = [_without_spellings(part) for part in parts]
+    spelling = find_spelling(pl.concat(texts).drop_nulls().unique(maintain_order=True))
+    return None if spelling is None else [spelling.plain(text) for text in texts]
 
 
 def categories(parts: Sequence[pl.Series]) -> tuple[list[Array], tuple[str, ...]]:

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from concrete_score.comparison.cells import categories, dates, numbers, plain, stray_words
+from concrete_score.comparison.cells import categories, dates, numbers, plain, stray_words, undressed
 from concrete_score.data.frame import Array, Frame
 from concrete_score.errors import NAMED, InputError, Option, Text, nearest
 
@@ -93,9 +93,10 @@ def align(
 ) -> Tables:
     """Tables by their common columns, each of which is a number, a date or a category in all tables together.
 
-    Numbers: every cell that is not blank reads as a number, and they are not whole or take more than ten values. Dates:
-    every cell reads as one, by one format. Categories: the rest. Text that is different in nearly every real row
-    identifies and is left out, as is a column blank throughout; a note says so.
+    Numbers: every cell that is not blank reads as a number, with the same currency or unit if any, and they are not
+    whole or take more than ten values. Dates: every cell reads as one, by one format or few. Categories: the rest. Text
+    that is different in nearly every real row identifies and is left out, as is a column blank throughout; a note says
+    so.
 
     Args:
         frames: real, synthetic and, where there are any, held-out rows.
@@ -164,6 +165,8 @@ def _read(name: str, frames: Sequence[Frame], kind: str | None, na: Sequence[str
     if kind is not None:
         return _as_told(name, parts, kind, frames), ""
     read = numbers(parts)
+    if read is None and (bare := undressed(parts)) is not None:
+        read = numbers(bare)
     if read is None and (words := stray_words(parts)):
         column, _ = _read(name, frames, None, [*na, *words])
         if column is not None and column.kind == NUMBER:

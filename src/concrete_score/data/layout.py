@@ -9,7 +9,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from math import isclose
 from typing import Any, NamedTuple
@@ -22,6 +22,8 @@ SEEN = 200
 """Records from which the layout is noticed."""
 _MOST, _NEARLY_ALL = 0.6, 0.9
 """The share of records that a separator, or spaces, must divide alike to be noticed in a file with faults."""
+_PREAMBLE, _EVEN_ROWS, _SHOWN = 10, 3, 60
+"""Lines before a table at most, rows of it that must be even to be told from them, and how much of them is shown."""
 BLANKS = frozenset({"", "?", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "NAN", "null", "NULL", "None"})
 """What stands in a cell that is blank."""
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -43,12 +45,33 @@ Note = tuple[Part, ...]
 
 @dataclass(frozen=True)
 class Layout:
-    """A text table's separator, whether a first line names its columns, and whether spaces follow each separator."""
+    """How a text table is laid out.
+
+    Args:
+        separator: between its cells.
+        header: whether the first line names the columns.
+        padded: whether spaces around cells are no part of them.
+        notes: what was noticed and is not usual.
+        skipped: lines before the table.
+        before: what the first line of the table lacks in front, and ``after`` at its end.
+    """
 
     separator: str = ","
     header: bool = True
     padded: bool = False
     notes: tuple[Note, ...] = ()
+    skipped: int = 0
+    before: str = ""
+    after: str = ""
+
+    def table(self, data: bytes) -> bytes:
+        """A file without the lines before its table, and with a name for every column."""
+        for _ in range(self.skipped):
+            data = data.partition(b"\n")[2]
+        if self.after:
+            line, end, rest = data.partition(b"\n")
+            data = line.rstrip(b"\r") + self.after.encode() + end + rest
+        return self.before.encode() + data
 
 
 def notice(head: str, cut: bool, usual: Layout, separator: Any = None, header: Any = None) -> Layout:
@@ -71,7 +94,9 @@ def notice(head: str, cut: bool, usual: Layout, separator: Any = None, header: A
     False
     """
     chosen, named = check_separator(separator), check_header(header)
-    notes: list[Note] = []
+    start = _noticed_start(head, cut, usual.separator, chosen, named)
+    head = start.table(head.encode()).decode()
+    notes: list[Note] = list(start.notes)
     if chosen is None:
         chosen = _noticed_separator(head, cut, usual.separator)
         if chosen != usual.separator:
@@ -85,7 +110,7 @@ def notice(head: str, cut: bool, usual: Layout, separator: Any = None, header: A
     if named is None:
         named, doubt = _noticed_header(rows, usual.header, decimal_commas=chosen == ";")
         notes.extend(doubt)
-    return Layout(chosen, named, padded, tuple(notes))
+    return replace(start, separator=chosen, header=named, padded=padded, notes=tuple(notes))
 
 
 def check_separator(value: Any) -> str | None:
@@ -152,6 +177,50 @@ def _sample(head: str, cut: bool, separator: str, padded: bool = False) -> _Samp
     if cut and sound and len(rows) <= SEEN:
         rows = rows[:-1]  # it may end inside a record
     return _Sample(rows[:SEEN], sound)
+
+
+def _noticed_start(head: str, cut: bool, own: str, chosen: str | None, named: bool | None) -> Layout:
+    """Lines of fewer cells before a table whose records are even, or a first line that lacks one name."""
+    marks = [chosen] if chosen is not None else list(dict.fromkeys((own, ";", "\t", "|", ",")))
+    found = {mark: _sample(head, cut, mark) for mark in marks}
+    if any(sample.even and sample.width > 1 for sample in found.values()):
+        return Layout()
+    if chosen is None and own not in head.partition("\n")[0]:
+        found[SPACES] = _sample(head, cut, SPACES)
+    # Of several marks the one that divides the rows into most cells.
+    for mark, sample in sorted(found.items(), key=lambda item: -len(item[1].rows[-1]) if item[1].rows else 0):
+        widths = [len(row) for row in sample.rows]
+        first = next((at for at in range(len(widths)) if len(set(widths[at:])) == 1), 0)
+        even = sample.sound and len(widths) - first >= _EVEN_ROWS and max(widths[:first], default=0) < widths[-1]
+        if not even or not 1 <= first <= _PREAMBLE:
+            continue
+        if first == 1 and widths[0] == widths[1] - 1 and named is not False and _all_names(sample.rows[0]):
+            return _with_name(mark, sample.rows[1:])
+        if mark != SPACES:
+            return _below(head, mark, first)
+    return Layout()
+
+
+def _all_names(first: Record) -> bool:
+    return all(first) and not any(map(_NUMBER.fullmatch, first)) and len(set(first)) == len(first)
+
+
+def _with_name(mark: str, body: list[Record]) -> Layout:
+    """A first line that has one name fewer than the rows have cells."""
+    if not any(row[-1] for row in body):
+        return Layout(
+            notes=((f"every row ends in a {NAMES.get(mark, 'separator')} with no cell behind it",),), after=mark
+        )
+    note = "its first line has no name for the first column, which is called column_1"
+    return Layout(notes=((note,),), before=f'""{mark}')
+
+
+def _below(head: str, mark: str, first: int) -> Layout:
+    """A table below so many records that are not part of it."""
+    line = next(islice(_separated(head, mark, "", False), first, None))[0]
+    shown = head.partition("\n")[0].strip()[:_SHOWN]
+    count = "its first line is" if line == 2 else f"its first {line - 1} lines are"
+    return Layout(notes=((f"{count} not part of the table below, and passed over: {shown!r}",),), skipped=line - 1)
 
 
 def _noticed_separator(head: str, cut: bool, own: str) -> str:
@@ -257,7 +326,7 @@ def _count_evenly(first: Record) -> bool:
 
 
 def records(
-    text: str, separator: str, where: str, width: int | None = None, padded: bool = False
+    text: str, separator: str, where: str, width: int | None = None, padded: bool = False, skipped: int = 0
 ) -> Iterator[list[str]]:
     """The cells of each record; empty lines are passed over.
 
@@ -266,7 +335,8 @@ def records(
         separator: between cells; a space stands for any number of them.
         where: what to call the file in messages.
         width: how many cells each record must have.
-        padded: whether spaces before a cell are no part of it.
+        padded: whether spaces around a cell are no part of it.
+        skipped: lines of the file before the text.
 
     Raises:
         InputError: a stray or open quote, or another number of cells; the line is named.
@@ -280,7 +350,7 @@ def records(
             fix = "correct that line; a cell that holds the separator needs double quotes"
             kind = "" if separator == "," else f" separated by {NAMES.get(separator, 'mark')}s"
             raise InputError(
-                f"{width} cells{kind}, as on the first line", str(len(cells)), f"{where}: line {line}", fix
+                f"{width} cells{kind}, as on the first line", str(len(cells)), f"{where}: line {line + skipped}", fix
             )
         yield cells
 
@@ -297,7 +367,7 @@ def _separated(text: str, separator: str, where: str, padded: bool) -> Iterator[
         if cells is None:
             return
         if cells:
-            yield line, cells
+            yield line, [cell.rstrip(" ") for cell in cells] if padded else cells
 
 
 def _spaced(text: str, where: str) -> Iterator[tuple[int, list[str]]]:

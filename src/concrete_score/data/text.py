@@ -68,6 +68,7 @@ class TextTable:
         """
         data, notes = as_utf8(data, where, encoding)
         layout = notice(*_head(data), Layout(self.separator, self.header), separator, header)
+        data = layout.table(data)
         table = _read(data, layout, where)
         if not len(table):
             raise InputError("a table with rows", "a header alone", where=where, fix="add rows below the header")
@@ -143,7 +144,7 @@ def read_quickly(data: bytes, names: Sequence[str], layout: Layout) -> pl.DataFr
     if counts != (rows * (len(names) - 1), rows):
         return None
     if layout.padded:
-        table = table.with_columns(pl.all().str.strip_chars_start(" "))
+        table = table.with_columns(pl.all().str.strip_chars(" "))
     table.columns = list(names)
     return table
 
@@ -154,7 +155,7 @@ def read_strictly(data: bytes, names: Sequence[str], layout: Layout, where: str)
     Raises:
         InputError: a quote left open, or a row with another number of cells; the line is named.
     """
-    found = records(data.decode(), layout.separator, where, len(names), layout.padded)
+    found = records(data.decode(), layout.separator, where, len(names), layout.padded, layout.skipped)
     if layout.header:
         next(found, None)
     blocks = []

@@ -12,7 +12,8 @@ from concrete_score.fitted import Drawn
 from concrete_score.protocols import DensityModel, Samplable
 from concrete_score.samplers import Diagnosis, run
 from concrete_score.samplers.clamped import default_kernel, named_kernel, possible_starts
-from concrete_score.samplers.run import MIN_ACCEPTANCE, MIN_ESS, Progress
+from concrete_score.samplers.diagnosis import MIN_ACCEPTANCE, MIN_ESS
+from concrete_score.samplers.run import Progress
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
 

@@ -4,7 +4,6 @@ from concrete_score.likelihood.annealing import Annealing as Annealing
 from concrete_score.likelihood.annealing import EnumeratedAnnealing as EnumeratedAnnealing
 from concrete_score.likelihood.annealing import Schedule as Schedule
 from concrete_score.likelihood.annealing import linear as linear
-from concrete_score.likelihood.annealing_paths import BlockGibbs as BlockGibbs
 from concrete_score.likelihood.annealing_paths import Geometric as Geometric
 from concrete_score.likelihood.annealing_paths import Interpolated as Interpolated
 from concrete_score.likelihood.annealing_paths import KernelFactory as KernelFactory

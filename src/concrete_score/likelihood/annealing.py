@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import isfinite
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -16,7 +16,8 @@ from torch import Tensor
 from concrete_score.errors import InputError, check_count
 from concrete_score.likelihood.annealing_paths import KernelFactory, Path, default_kernel, time_reversal
 from concrete_score.likelihood.exact import check_finite
-from concrete_score.protocols import Enumerable, Kernel
+from concrete_score.protocols import Enumerable, Kernel, State
+from concrete_score.samplers.combined import hand_over
 from concrete_score.samplers.matrices import LIMIT
 from concrete_score.samplers.run import Progress
 from concrete_score.shapes import PerState, PerStateTable, States
@@ -119,26 +120,30 @@ class Annealing:
     @torch.no_grad()
     def up(self, x: States, generator: torch.Generator, tick: Callable[[], None] = lambda: None) -> "Climb":
         """From base draws ``(C, D)`` through ``T_1, …, T_K``; ``Σ_k [log f_k - log f_{k-1}](x_{k-1})`` on the way."""
-        total, spreads = torch.zeros(len(x), dtype=torch.float64, device=x.device), []
+        total, spreads = _blank(x)
+        state, last = State(x), cast(Any, None)
         for low, high in self._rungs():
-            increment = self._increment(x, low, high)
+            increment = self._increment(state.x, low, high)
             total += increment
             spreads.append(_spread(increment))
-            x = self._move(self.kernels(self.path.at(high)), x, generator)
+            kernel = self.kernels(self.path.at(high))
+            state, last = self._move(kernel, last, state, generator), kernel
             tick()
-        return Climb(x, total, tuple(spreads))
+        return Climb(state.x, total, tuple(spreads))
 
     @torch.no_grad()
     def down(self, x: States, generator: torch.Generator, tick: Callable[[], None] = lambda: None) -> "Climb":
         """From ``x_K = x`` ``(C, D)`` back through the time reversals of ``T_K, …, T_1``; the same sum."""
-        total, spreads = torch.zeros(len(x), dtype=torch.float64, device=x.device), []
+        total, spreads = _blank(x)
+        state, last = State(x), cast(Any, None)
         for low, high in reversed(list(self._rungs())):
-            x = self._move(time_reversal(self.kernels(self.path.at(high))), x, generator)
-            increment = self._increment(x, low, high)
+            kernel = time_reversal(self.kernels(self.path.at(high)))
+            state, last = self._move(kernel, last, state, generator), kernel
+            increment = self._increment(state.x, low, high)
             total += increment
             spreads.append(_spread(increment))
             tick()
-        return Climb(x, total, tuple(spreads[::-1]))
+        return Climb(state.x, total, tuple(spreads[::-1]))
 
     def _rungs(self) -> Iterator[tuple[float, float]]:
         betas = self.schedule.betas
@@ -149,12 +154,11 @@ class Annealing:
         check_finite(value, "log-density", "anneal between densities that are positive on every state a chain visits")
         return value
 
-    def _move(self, kernel: Any, x: States, generator: torch.Generator) -> States:
-        state = kernel.init(x)
+    def _move(self, kernel: Any, last: Any, state: State, generator: torch.Generator) -> State:
+        state = hand_over(state, last, kernel)
         for _ in range(self.sweeps):
             state, _ = kernel.step(state, generator)
-        moved: States = state.x
-        return moved
+        return state
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,6 +171,11 @@ class Climb:
     """``Σ_k [log f_k - log f_{k-1}](x_{k-1})`` ``(C,)``."""
     spreads: tuple[float, ...]
     """The standard deviation over chains of each of the K increments, k rising whichever way they went."""
+
+
+def _blank(x: States) -> tuple[PerState, list[float]]:
+    """No weight, and no spreads yet."""
+    return torch.zeros(len(x), dtype=torch.float64, device=x.device), []
 
 
 def _spread(increment: PerState) -> float:

@@ -5,10 +5,10 @@ weights scaled (Salakhutdinov, 2008). See docs/mathematics.md, "Likelihood bound
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, singledispatch
 from math import log
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -16,10 +16,12 @@ from torch import Tensor
 from concrete_score.baselines.counts import valid_values
 from concrete_score.baselines.independent import Independent
 from concrete_score.errors import InputError
-from concrete_score.protocols import DensityModel, Info, Kernel, Samplable, State
+from concrete_score.protocols import DensityModel, Kernel, Samplable
 from concrete_score.randomness import uniform as unit_interval
-from concrete_score.samplers import Composition, matrices, systematic
-from concrete_score.samplers.base import check_start
+from concrete_score.samplers import Auxiliary, Colored, Composition, Sweep, structured, systematic
+from concrete_score.samplers.auxiliary import Layers, find_layers
+from concrete_score.samplers.colorings import interactions_of
+from concrete_score.samplers.couplings import NEVER, LinearFields, linear_fields
 from concrete_score.shapes import PerState, States
 from concrete_score.spaces import Space, check_same_space
 from concrete_score.targets.boltzmann import RBM
@@ -166,15 +168,38 @@ def uniform(space: Space) -> Independent:
     return Independent(space, weights.log())
 
 
+@linear_fields.register
+def _linear(density: Interpolated) -> LinearFields | None:
+    """Between independent sites and a pairwise target: fields mixed, couplings scaled."""
+    target = linear_fields(density.target)
+    if target is None or not isinstance(density.base, Independent) or target.factor is not None:
+        return None
+    table = density.base.log_table.to(target.bias.device)
+    if bool((table[:, 0] == -torch.inf).any()):  # fields are against value 0
+        return None
+    base = (table[:, 1:] - table[:, :1]).T[..., None]
+    mixed = density.beta * target.bias + (1 - density.beta) * base.nan_to_num(neginf=NEVER)
+    constant = density.beta * target.constant + (1 - density.beta) * float(table[:, 0].sum())
+    bias = mixed.clamp_min(NEVER).to(target.bias.dtype)
+    return replace(target, bias=bias, constant=constant, strength=density.beta * target.strength)
+
+
+@interactions_of.register
+def _interactions(density: Interpolated) -> Tensor | None:
+    return interactions_of(density.target) if isinstance(density.base, Independent) else None
+
+
 @singledispatch
 def default_kernel(density: Any) -> Kernel:
-    """A sweep of Gibbs updates, every site once in order; ``default_kernel.register`` knows better for a type.
+    """Every site once from its conditional, by structure where the density has one, else one by one.
 
-    >>> from concrete_score.targets import Ising
-    >>> len(default_kernel(Ising((2, 2), 0.3)).kernels)
-    4
+    ``default_kernel.register`` knows better for a type.
+
+    >>> from concrete_score.targets import Ising, pmf
+    >>> type(default_kernel(Ising((8, 8), 0.3))).__name__, type(default_kernel(pmf([0.2, 0.8]))).__name__
+    ('Colored', 'Composition')
     """
-    return systematic(density)
+    return structured(density) or systematic(density)
 
 
 @singledispatch
@@ -194,59 +219,15 @@ def time_reversal(kernel: Any) -> Any:
     )
 
 
+@time_reversal.register(Colored)
+@time_reversal.register(Sweep)
+def _sweep(kernel: Any) -> Any:
+    return kernel.reversed()
+
+
 @time_reversal.register
 def _composition(kernel: Composition) -> Composition:
     return Composition(tuple(time_reversal(part) for part in reversed(kernel.kernels)))
-
-
-@dataclass(frozen=True, eq=False)
-class BlockGibbs:
-    """All hidden bits given the visible ones, then all visible bits given them. Exact and reversible on the visibles.
-
-    Args:
-        model: the RBM it keeps.
-
-    >>> one = RBM(torch.zeros(1, 1), torch.zeros(1), torch.zeros(1))
-    >>> BlockGibbs(one).transition_matrix().tolist()
-    [[0.5, 0.5], [0.5, 0.5]]
-    """
-
-    model: RBM
-
-    reversible: ClassVar[bool] = True
-
-    @property
-    def space(self) -> Space:
-        return self.model.space
-
-    def init(self, x: Any, clamped: Tensor | None = None) -> State:
-        """Chains at ``x`` ``(C, V)``."""
-        return State(*check_start(self.space, x, clamped))
-
-    @torch.no_grad()
-    def step(self, state: State, generator: torch.Generator) -> tuple[State, Info]:
-        """Both layers of every chain."""
-        x = state.x
-        hidden = _bits(self._hidden_logits(x.double()), generator)
-        visible = _bits(self._visible_logits(hidden), generator).long()
-        moved = visible if state.clamped is None else torch.where(state.clamped, x, visible)
-        accepted = torch.ones(len(x), dtype=torch.bool, device=x.device)
-        return State(moved, state.clamped), Info(accepted, 1)
-
-    def transition_matrix(self, clamped: Tensor | None = None) -> Tensor:
-        """``P[v, v'] = Σ_h p(h | v) p(v' | h)``, clamped bits kept ``(S, S)``."""
-        visible = self.space.enumerate(matrices.LIMIT).double()
-        hidden = Space.bits(self.model.weights.shape[1]).enumerate(matrices.LIMIT).double()
-        given_visible = _log_prob(hidden, self._hidden_logits(visible)).exp()
-        free = torch.ones(self.space.num_sites) if clamped is None else 1 - torch.as_tensor(clamped).double()
-        given_hidden = _log_prob(visible, self._visible_logits(hidden), free.double()).exp()
-        return (given_visible @ given_hidden) * matrices.same_clamped(self.space, clamped)
-
-    def _hidden_logits(self, visible: Tensor) -> Tensor:
-        return visible @ self.model.weights.to(visible.device) + self.model.hidden_bias.to(visible.device)
-
-    def _visible_logits(self, hidden: Tensor) -> Tensor:
-        return hidden @ self.model.weights.T.to(hidden.device) + self.model.visible_bias.to(hidden.device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,8 +247,18 @@ class TemperedRBM:
     @cached_property
     def rbm(self) -> RBM:
         """``f_β`` without the division by ``Z_0^(1-β)``."""
-        bias = torch.lerp(self.base_bias, self.target.visible_bias, self.beta)
-        return RBM(self.beta * self.target.weights, bias, self.beta * self.target.hidden_bias)
+        return RBM(self.beta * self.target.weights, self.visible_bias, self.beta * self.target.hidden_bias)
+
+    @cached_property
+    def visible_bias(self) -> Tensor:
+        """``(1-β) b_0 + β b`` ``(V,)``."""
+        return torch.lerp(self.base_bias, self.target.visible_bias, self.beta)
+
+    @cached_property
+    def log_base_partition(self) -> float:
+        """``log Z_0``."""
+        zero = self.base_bias.new_zeros(())
+        return float(torch.logaddexp(self.base_bias, zero).sum()) + len(self.target.hidden_bias) * log(2)
 
     @property
     def space(self) -> Space:
@@ -280,9 +271,15 @@ class TemperedRBM:
 
     def log_density(self, x: States) -> PerState:
         """``log f_β(x)`` ``(..., V) -> (...)``."""
-        zero = self.base_bias.new_zeros(())
-        log_z = float(torch.logaddexp(self.base_bias, zero).sum()) + len(self.target.hidden_bias) * log(2)
-        return self.rbm.log_density(x) - (1 - self.beta) * log_z
+        return self.rbm.log_density(x) - (1 - self.beta) * self.log_base_partition
+
+    def hidden_logits(self, x: Tensor) -> Tensor:
+        """Of the hidden bits given the visible ones ``(..., V) -> (..., H)``."""
+        return self.rbm.hidden_logits(x)
+
+    def visible_logits(self, hidden: Tensor) -> Tensor:
+        """Of the visible bits given the hidden ones ``(..., H) -> (..., V)``."""
+        return self.rbm.visible_logits(hidden)
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,37 +315,45 @@ class RBMPath:
         return TemperedRBM(self.target, self._bias, beta)
 
     def increment(self, x: States, low: float, high: float) -> PerState:
-        """``log f_high - log f_low``."""
-        return self.at(high).log_density(x) - self.at(low).log_density(x)
+        """``log f_high - log f_low``, by one product: both see ``c + vW``, each in its own share.
+
+        The product is in float32: its rounding, of about 1e-6, is multiplied by ``high - low``.
+        """
+        columns, bias = (part.to(x.device) for part in self._columns)
+        seen = (x.to(columns.dtype) @ columns).double()
+        hidden, zero = seen[:, :-1] + bias, seen.new_zeros(())
+        units = torch.logaddexp(high * hidden, zero) - torch.logaddexp(low * hidden, zero)
+        return units.sum(-1) + (high - low) * (seen[:, -1] + self.at(low).log_base_partition)
 
     def sample(self, n: int, generator: torch.Generator) -> States:
         """Independent bits, each by its bias."""
         logits = self._bias.to(generator.device).expand(n, -1)
         return _bits(logits, generator).long()
 
+    @cached_property
+    def _columns(self) -> tuple[Tensor, Tensor]:
+        """Weights and ``b - b_0`` side by side ``(V, H + 1)``, and c ``(H,)``."""
+        target = self.target
+        columns = torch.cat([target.weights, (target.visible_bias - self._bias)[:, None]], 1)
+        return columns.float(), target.hidden_bias
+
     @property
     def _bias(self) -> Tensor:
         return self.target.visible_bias * 0 if self.base_bias is None else self.base_bias
 
 
-@default_kernel.register
-def _block(density: TemperedRBM) -> Kernel:
-    return BlockGibbs(density.rbm)
+@find_layers.register
+def _layers(density: TemperedRBM) -> Layers:
+    target = density.target
+    weights, hidden = target.weights.float(), target.hidden_bias.float()[:, None]
+    return Layers(weights, density.visible_bias.float()[:, None], hidden, density.beta)
 
 
-@default_kernel.register
-def _block_of_target(density: RBM) -> Kernel:
-    return BlockGibbs(density)
+@default_kernel.register(RBM)
+@default_kernel.register(TemperedRBM)
+def _by_layers(density: Any) -> Kernel:
+    return Auxiliary(density)
 
 
 def _bits(logits: Tensor, generator: torch.Generator) -> Tensor:
     return (unit_interval(tuple(logits.shape), generator, logits.device) < logits.sigmoid()).double()
-
-
-def _log_prob(bits: Tensor, logits: Tensor, weight: Tensor | float = 1.0) -> Tensor:
-    """``log Π p(bit | logits)`` of all bit states ``(T, n)`` under all rows of logits ``(S, n)``: ``(S, T)``."""
-    log_one, log_zero = (
-        torch.nn.functional.logsigmoid(logits) * weight,
-        torch.nn.functional.logsigmoid(-logits) * weight,
-    )
-    return log_one @ bits.T + log_zero @ (1 - bits).T

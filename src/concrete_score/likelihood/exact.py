@@ -1,6 +1,6 @@
 """Log-likelihoods of rows: the result of an evaluation, and the exact one, of normalized models or by enumeration."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, log, sqrt
 from typing import Any
 
@@ -52,6 +52,11 @@ class LogLikelihood:
     bound_stderr: float | None = None
     raise_stderr: float | None = None
     warnings: tuple[str, ...] = ()
+
+    def moved(self, shift: float) -> "LogLikelihood":
+        """All likelihoods with this added, such as the mean log-probability of numbers inside their ranges."""
+        named = {name: getattr(self, name) for name in ("log_likelihood", "lower", "upper", "raise_")}
+        return replace(self, **{name: value + shift for name, value in named.items() if value is not None})
 
     @property
     def gap(self) -> float | None:

@@ -27,7 +27,7 @@ from concrete_score.likelihood.annealing_paths import (
     uniform,
 )
 from concrete_score.protocols import Samplable
-from concrete_score.samplers import MultiSite, Relaxed, relax
+from concrete_score.samplers import MultiSite, Relaxed, relax, structured
 from concrete_score.samplers.multi_site import TARGET_ACCEPTANCE
 from concrete_score.samplers.surrogates import relaxes
 from concrete_score.shapes import States
@@ -84,8 +84,8 @@ def prepare(
         generator: all randomness.
         budget: steps and chains.
         path: instead of the target's own (`default_path`).
-        kernels: from a density to a kernel; by default `TunedMultiSite` where the target has a gradient, else
-            `default_kernel`.
+        kernels: from a density to a kernel; by default `default_kernel` where the target has a structure to use or no
+            gradient, else `TunedMultiSite`.
 
     >>> from concrete_score.targets import Ising
     >>> annealing = prepare(Ising((2, 2), 0.4), torch.Generator().manual_seed(0), Budget(steps=20, pilot_steps=5))
@@ -112,7 +112,8 @@ def _with_kernels(
     path: Path, schedule: Schedule, kernels: KernelFactory | None, budget: Budget, generator: torch.Generator
 ) -> Annealing:
     if kernels is None:
-        kernels = tune(path, generator, budget.pilot_chains) if relaxable(path) else default_kernel
+        by_gradient = relaxable(path) and structured(path.at(1.0)) is None
+        kernels = tune(path, generator, budget.pilot_chains) if by_gradient else default_kernel  # type: ignore[arg-type]
     return Annealing(path, schedule, kernels, budget.sweeps)
 
 

@@ -179,7 +179,12 @@ class MADE(nn.Module):
 
     @torch.no_grad()
     def propose_given(
-        self, x: States, observed: Tensor, generator: torch.Generator, evidence: ValueTable | None = None
+        self,
+        x: States,
+        observed: Tensor,
+        generator: torch.Generator,
+        evidence: ValueTable | None = None,
+        units: Float[Tensor, "rows sites"] | None = None,
     ) -> tuple[States, PerState]:
         """``x`` with each unobserved site drawn given the sites before it, whatever is known of those after it.
 
@@ -193,13 +198,15 @@ class MADE(nn.Module):
             observed: which entries are known, bool ``(n, D)``.
             generator: the source of the draws.
             evidence: ``log e_d(v)``, the same for all rows ``(D, V)``; 0 by default.
+            units: float64 uniforms to draw by, such as points that are spread more evenly than random ones; one for
+                each place in the model's order ``(n, D)``.
 
         Returns:
             The draws ``(n, D)``, and ``log w`` in float64 ``(n,)``; -inf where no value could be drawn.
         """
         states = torch.where(observed, x, 0)
         tilts = None if evidence is None else _Tilts.of(evidence[None], self.space, torch.zeros_like(x[:, 0]))
-        return states, self._fill(states, observed, generator, tilts)[:, 0]
+        return states, self._fill(states, observed, generator, tilts, units=units)[:, 0]
 
     @torch.no_grad()
     def propose_among(
@@ -245,6 +252,7 @@ class MADE(nn.Module):
         generator: torch.Generator,
         tilts: "_Tilts | None" = None,
         log_proposal: Tensor | None = None,
+        units: Tensor | None = None,
     ) -> Tensor:
         """Draw the unobserved sites of ``rows`` in place, and give their log-weights under each kind ``(n, K)``."""
         kinds = 1 if tilts is None else tilts.kinds
@@ -253,27 +261,27 @@ class MADE(nn.Module):
             part = slice(start, start + _ROWS)
             known, total = (None if table is None else table[part] for table in (observed, log_proposal))
             some = _Tilts(1, {}, None) if tilts is None else tilts.rows(part)
-            self._fill_part(rows[part], known, generator, some, log_weight[part], total)
+            unit = _uniforms(rows[part], generator) if units is None else units[part].T.contiguous()
+            self._fill_part(rows[part], known, unit, some, log_weight[part], total)
         return log_weight
 
     def _fill_part(
         self,
         rows: Tensor,
         observed: Tensor | None,
-        generator: torch.Generator,
+        units: Tensor,
         tilts: "_Tilts",
         log_weight: Tensor,
         log_proposal: Tensor | None,
     ) -> None:
-        """Draw the unobserved sites of ``rows`` and add to ``log_weight``; see `sample` for why each unit is computed
-        once.
+        """Draw the unobserved sites of ``rows`` by ``units`` ``(D, n)`` and add to ``log_weight``; see `sample` for why
+        each unit is computed once.
 
         Everything lies the other way round, a line for each site or unit, so that what is read is in one piece. The
         log-probabilities of what is drawn are added to ``log_proposal``.
         """
         features = self.write.weight.new_empty(self.features.num_features, len(rows))
         cache = self.write.weight.new_empty(2 * len(self.blocks) + 1, self.hidden, len(rows))
-        units = torch.rand(rows.T.shape, generator=generator, dtype=torch.float64, device=generator.device)
         values = rows.T.contiguous()
         for step, unit in zip(self._plan, units.to(rows.device), strict=True):
             if step.units.start < step.units.stop:
@@ -318,6 +326,11 @@ class _Block(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         inner: Tensor = self.second(self.act(self.first(self.act(h))))
         return h + inner
+
+
+def _uniforms(rows: Tensor, generator: torch.Generator) -> Tensor:
+    """One for each cell, a line for each site ``(D, n)``."""
+    return torch.rand(rows.T.shape, generator=generator, dtype=torch.float64, device=generator.device)
 
 
 def _part(layer: Linear, inputs: Tensor, rows: slice) -> Tensor:

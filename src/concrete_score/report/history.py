@@ -47,8 +47,10 @@ class Curves(NamedTuple):
 
 
 def read_curves(subject: Subject) -> Curves:
-    """The measurements of a report's run."""
+    """The measurements of a report's run; likelihoods of numbers count where these lie in their ranges, too."""
     lines = subject.run.journal.read()
+    counted = subject.inside is not None and has_likelihood(subject.model)
+    inside = float(subject.inside.mean()) if counted and subject.inside is not None else 0.0
     loss, valid, back = [], [], []
     for line in lines:
         step = float(line["step"])
@@ -57,7 +59,7 @@ def read_curves(subject: Subject) -> Curves:
         if _is_number(line.get("loss")):
             loss.append((step, float(line["loss"])))
         if _is_number(line.get("valid")):
-            valid.append((step, float(line["valid"])))
+            valid.append((step, float(line["valid"]) + inside))
     steps = max((int(line["step"]) for line in lines), default=0)
     return Curves(loss, valid, back, subject.run.model_file().step, steps)
 

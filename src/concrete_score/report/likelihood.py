@@ -87,12 +87,17 @@ def compare(subject: Subject) -> Comparison:
     exact = has_likelihood(subject.model) or subject.small
     most = subject.effort.within(3.0, 200, ROWS) if exact else BOUNDS.bound_rows
     rows, seen = subject.some(subject.judged, most, "judged"), _seen(subject, most)
+    # Of a number both count: its range, and where it lies in it.
+    inside = rows.new_zeros(len(rows), dtype=torch.double)
+    inside = inside if subject.inside is None else subject.some_of(subject.inside, most, "judged")
     own = _rows_under(subject, rows, seen) if exact else None
-    found = _found(subject, rows) if own is None else _exactly(subject, own, seen)
+    own = None if own is None else own + inside
+    found = _found(subject, rows, float(inside.mean())) if own is None else _exactly(subject, own, seen)
     baselines, notes = _baselines(subject)
     scored = []
     for name, model in baselines.items():
         each = row_log_densities(model, rows) if seen is None else model.log_marginal(rows, seen).double()
+        each = each + inside
         gain = (None, None) if own is None else mean_and_stderr(own - each)
         scored.append(Scored(name, *mean_and_stderr(each), *gain))
     return Comparison(len(rows), found, tuple(scored), notes)
@@ -124,8 +129,8 @@ def _exactly(subject: Subject, rows: Tensor, seen: Tensor | None) -> LogLikeliho
     )
 
 
-def _found(subject: Subject, rows: Tensor) -> LogLikelihood | Missing:
-    """Bounds, or why there are none."""
+def _found(subject: Subject, rows: Tensor, inside: float) -> LogLikelihood | Missing:
+    """Bounds, with what numbers inside their ranges add on average, or why there are none."""
     if not subject.is_density:
         return Missing(
             "A score model knows ratios, not probabilities; on so many states its likelihood can only be bounded, which"
@@ -135,7 +140,7 @@ def _found(subject: Subject, rows: Tensor) -> LogLikelihood | Missing:
         why = "Bounds on the likelihood of so large a model take longer than a report may"
         return Missing(f"{why}: the evaluate command finds them.")
     try:
-        return sandwich(subject.model, rows, subject.generator("bounds"), BOUNDS)
+        return sandwich(subject.model, rows, subject.generator("bounds"), BOUNDS).moved(inside)
     except InputError as refusal:
         return Missing(f"The likelihood could not be bounded: {refusal}.")
 

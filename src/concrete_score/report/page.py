@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from concrete_score import __version__
 from concrete_score.files import write_text
+from concrete_score.progress import Update
 from concrete_score.report.draws import dependence_section, marginals_section
 from concrete_score.report.examples import examples_section
 from concrete_score.report.health import leak_section, sampler_section
@@ -25,6 +26,7 @@ from concrete_score.report.html import (
     tile_list,
 )
 from concrete_score.report.likelihood import likelihood_section
+from concrete_score.report.resemblance import resemblance_section
 from concrete_score.report.subject import Subject
 from concrete_score.runs import REPORT, Run
 from concrete_score.spaces import describe_count
@@ -38,6 +40,7 @@ SECTIONS: tuple[MakeSection, ...] = (
     training_section,
     marginals_section,
     dependence_section,
+    resemblance_section,
     examples_section,
     sampler_section,
     leak_section,
@@ -57,6 +60,7 @@ def write_report(
     model: nn.Module | None = None,
     device: str | torch.device = "cpu",
     sections: Sequence[MakeSection] | None = None,
+    update: Update | None = None,
 ) -> Path:
     """Write ``report.html`` into a run's directory, whole or not at all; the same run and rows give the same file.
 
@@ -67,19 +71,25 @@ def write_report(
         model: the run's best one where it is built already; it is copied. By default it is read from the run.
         device: where to compute.
         sections: functions from a `Subject` to a `Section`, in their order; by default those of the codec's kind.
+        update: receives progress.
 
     Raises:
         InputError: the run has no model yet, or rows of another space.
     """
     path = run.path / REPORT
-    write_text(path, render(Subject.of(run, train, held_out, device, model), sections))
+    write_text(path, render(Subject.of(run, train, held_out, device, model), sections, update))
     return path
 
 
-def render(subject: Subject, sections: Sequence[MakeSection] | None = None) -> str:
+def render(subject: Subject, sections: Sequence[MakeSection] | None = None, update: Update | None = None) -> str:
     """The page as text; without ``sections`` it has those of the subject's kind of data."""
     sections = sections or (GRID_SECTIONS if subject.codec.has_grid else SECTIONS)
-    made = [section for make in sections if (section := make(subject)) is not None]
+    made = []
+    for done, make in enumerate(sections):
+        if update is not None:
+            update(done, len(sections), f"writing the report: {make.__name__.removesuffix('_section')}")
+        if (section := make(subject)) is not None:
+            made.append(section)
     body = stacked(
         tag("a", "Skip to the report", href="#report", class_="skip"),
         _headline(subject),

@@ -59,6 +59,7 @@ class Subject:
         held_out: rows it did not learn from ``(M, D)``; None or none where all were learned from.
         observed: which cells of the rows it is judged by were seen, bool; None for all.
         blanks: how many cells of all rows were not: they hold draws of the model.
+        inside: of the rows it is judged by, ``log P(row | its states)`` ``(M,)``; None where that is 0.
     """
 
     run: Run
@@ -67,6 +68,7 @@ class Subject:
     held_out: Tensor | None = None
     observed: Tensor | None = None
     blanks: int = 0
+    inside: Tensor | None = None
 
     @classmethod
     def of(
@@ -92,7 +94,9 @@ class Subject:
             random = generator(run.settings.seed, "report blanks", place, learned.states.device)
             rows.append(part.completed(model, random).states)
         blanks = sum(part.blank_cells for part in parts)
-        return cls(run, Fitted(model, run.space), rows[0], rows[1] if held else None, parts[-1].observed, blanks)
+        judged = parts[-1]
+        held_rows = rows[1] if held else None
+        return cls(run, Fitted(model, run.space), rows[0], held_rows, judged.observed, blanks, judged.log_inside)
 
     @property
     def space(self) -> Space:
@@ -157,11 +161,15 @@ class Subject:
 
     def some(self, rows: Tensor, most: int, stream: str) -> Tensor:
         """At most so many rows as states, drawn at random where there are more."""
-        most = max(1, min(most, CELLS // rows.shape[-1]))
-        if len(rows) > most:
-            gen = self.generator(f"some {stream}")
-            rows = rows[torch.randperm(len(rows), generator=gen, device=gen.device)[:most].sort().values]
-        return rows.long()
+        return self.some_of(rows, most, stream).long()
+
+    def some_of(self, each: Tensor, most: int, stream: str) -> Tensor:
+        """What belongs to at most so many rows ``(N, …)``: with one name of a stream always to the same ones."""
+        most = max(1, min(most, CELLS // self.space.num_sites))
+        if len(each) <= most:
+            return each
+        gen = self.generator(f"some {stream}")
+        return each[torch.randperm(len(each), generator=gen, device=gen.device)[:most].sort().values]
 
     @cached_property
     def sampler(self) -> Samplable | None:

@@ -1,9 +1,20 @@
 """Samplers: kernels that step batched chains, the loops around them, and what their draws are worth (paper, 3.3)."""
 
 from concrete_score.samplers.auxiliary import Auxiliary as Auxiliary
+from concrete_score.samplers.choice import Choice as Choice
+from concrete_score.samplers.choice import auto as auto
+from concrete_score.samplers.choice import choose_kernel as choose_kernel
+from concrete_score.samplers.choice import structured as structured
 from concrete_score.samplers.colored import Colored as Colored
+from concrete_score.samplers.combined import Annealed as Annealed
 from concrete_score.samplers.combined import Composition as Composition
 from concrete_score.samplers.combined import anneal as anneal
+from concrete_score.samplers.combined import carry as carry
+from concrete_score.samplers.diagnosis import AutocorrelationTime as AutocorrelationTime
+from concrete_score.samplers.diagnosis import Diagnosis as Diagnosis
+from concrete_score.samplers.diagnosis import Summary as Summary
+from concrete_score.samplers.diagnosis import autocorrelation_time as autocorrelation_time
+from concrete_score.samplers.diagnosis import summarize as summarize
 from concrete_score.samplers.gibbs import Gibbs as Gibbs
 from concrete_score.samplers.gibbs import systematic as systematic
 from concrete_score.samplers.independent import Ancestral as Ancestral
@@ -18,13 +29,10 @@ from concrete_score.samplers.multi_site import DiscreteLangevin as DiscreteLange
 from concrete_score.samplers.multi_site import MultiSite as MultiSite
 from concrete_score.samplers.multi_site import adapt as adapt
 from concrete_score.samplers.path_auxiliary import PathAuxiliary as PathAuxiliary
-from concrete_score.samplers.run import Diagnosis as Diagnosis
 from concrete_score.samplers.run import Draw as Draw
 from concrete_score.samplers.run import Samples as Samples
-from concrete_score.samplers.run import Summary as Summary
 from concrete_score.samplers.run import run as run
 from concrete_score.samplers.run import stream as stream
-from concrete_score.samplers.run import summarize as summarize
 from concrete_score.samplers.surrogates import Relaxable as Relaxable
 from concrete_score.samplers.surrogates import Relaxed as Relaxed
 from concrete_score.samplers.surrogates import relax as relax

@@ -73,6 +73,8 @@ class Auxiliary:
     model: Any
 
     reversible: ClassVar[bool] = True
+    portable: ClassVar[bool] = True
+    """What it remembers of a chain holds at any other temperature of the same model."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, HiddenUnits):

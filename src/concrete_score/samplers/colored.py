@@ -56,6 +56,8 @@ class Colored:
     backwards: bool = False
 
     batched: ClassVar[bool] = True
+    portable: ClassVar[bool] = True
+    """What it remembers of a chain holds at any other temperature of the same model."""
 
     def __post_init__(self) -> None:
         check_density(self.model, "colored")

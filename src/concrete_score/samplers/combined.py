@@ -1,13 +1,17 @@
-"""Kernels made of kernels: one after the other as one step, or through a list of them."""
+"""Kernels made of kernels: one after the other as one step, through a list of them, or colder and colder."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from concrete_score.errors import InputError
-from concrete_score.protocols import Enumerable, Info, Kernel, State
+from concrete_score.errors import InputError, check_count
+from concrete_score.protocols import DensityModel, Enumerable, Info, Kernel, State
+from concrete_score.samplers.choice import auto
+from concrete_score.samplers.surrogates import check_density
+from concrete_score.samplers.tempered import Tempered
 from concrete_score.spaces import Space, check_same_space
 
 
@@ -72,11 +76,18 @@ class Composition:
         return product
 
 
+def hand_over(state: State, last: Any, kernel: Any) -> State:
+    """Chains of the last kernel as the next one wants them; where its memory holds, they are not looked at anew."""
+    kept = type(kernel) is type(last) and getattr(kernel, "portable", False)
+    found: State = state if kept else kernel.init(*_plain(state))
+    return found
+
+
 def _plain(state: State) -> tuple[Tensor, Tensor | None]:
     return state.x, state.clamped
 
 
-def anneal(
+def carry(
     kernels: list[Kernel],
     x: Any,
     steps: int,
@@ -92,19 +103,91 @@ def anneal(
         steps: with each kernel.
 
     Returns:
-        The last kernel's state. Annealing is a start, not a kernel: it keeps no distribution of its own.
+        The last kernel's state. This makes a start, not a kernel: it keeps no distribution of its own.
 
     >>> from concrete_score.samplers import MetropolisHastings
     >>> from concrete_score.targets import Ising
     >>> warm_to_cold = [MetropolisHastings(Ising((3, 3), beta)) for beta in (0.1, 0.3)]
-    >>> anneal(warm_to_cold, torch.zeros(4, 9, dtype=torch.int64), 10, torch.Generator().manual_seed(0)).x.shape
+    >>> carry(warm_to_cold, torch.zeros(4, 9, dtype=torch.int64), 10, torch.Generator().manual_seed(0)).x.shape
     torch.Size([4, 9])
     """
     if not kernels or steps < 1:
-        raise InputError("at least one kernel and one step", f"{len(kernels)} and {steps}", where="anneal")
+        raise InputError("at least one kernel and one step", f"{len(kernels)} and {steps}", where="carry")
     state = kernels[0].init(x, clamped)
     for kernel in kernels:
         state = kernel.init(state.x, state.clamped)
         for _ in range(steps):
             state, _ = kernel.step(state, generator)
     return state
+
+
+class Annealed(NamedTuple):
+    """The best state that each chain saw."""
+
+    x: Tensor
+    """``(C, D)``."""
+    log_density: Tensor
+    """``(C,)`` in float64."""
+
+    @property
+    def best(self) -> Tensor:
+        """The best state of all chains ``(D,)``."""
+        return self.x[self.log_density.argmax()]
+
+
+@torch.no_grad()
+def anneal(
+    model: DensityModel,
+    x: Any,
+    *,
+    steps: int,
+    generator: torch.Generator,
+    temperatures: tuple[float, float] = (1.0, 0.1),
+    kernel: Callable[[DensityModel], Kernel] = auto,
+    clamped: Tensor | None = None,
+) -> Annealed:
+    """Find states of high density: chains of ``q^(1/T)`` while T falls geometrically (Kirkpatrick et al., 1983).
+
+    Args:
+        model: a density; its highest values, the lowest energies, are wanted.
+        x: where the chains start ``(C, D)``, or how many to start at uniform states.
+        steps: of the kernel, one at each temperature.
+        temperatures: the first and the last. A good first one lets any change happen, a good last one hardly any.
+        kernel: from a density to a kernel, by default the one that suits the model.
+        clamped: sites that never move.
+
+    Raises:
+        InputError: no log-density, no steps, or temperatures that are not positive or do not fall.
+
+    >>> from concrete_score.targets import independent_set
+    >>> ring = independent_set(8, [[i, (i + 1) % 8] for i in range(8)])
+    >>> anneal(ring, 4, steps=60, generator=torch.Generator().manual_seed(0)).best.sum().item()
+    4
+    """
+    check_density(model, "anneal")
+    check_count(steps, "steps", 1)
+    first, last = temperatures
+    if not 0 < last <= first < torch.inf:
+        came = f"{first} to {last}"
+        raise InputError("temperatures that fall and stay positive", came, where="temperatures", fix="such as (1, 0.1)")
+    start = model.space.uniform(x, generator) if isinstance(x, int) else x
+    state, found, mover = State(start, clamped), cast(Annealed | None, None), cast(Any, None)
+    for k in range(steps):
+        colder = kernel(Tempered(model, (first / last) ** (k / max(1, steps - 1)) / first))
+        state, _ = colder.step(hand_over(state, mover, colder), generator)
+        mover, found = colder, _better(found, colder, state, model)
+    if found is None:  # pragma: no cover - there is at least one step
+        raise RuntimeError("no steps")
+    return found
+
+
+def _better(found: Annealed | None, kernel: Any, state: State, model: DensityModel) -> Annealed:
+    """Chain by chain the better of what was found and what is there; states are read only where they are."""
+    value = kernel.log_density(state) if hasattr(kernel, "log_density") else model.log_density(state.x).double()
+    if found is None:
+        return Annealed(state.x.clone(), value)
+    gained = (value > found.log_density).nonzero().squeeze(-1)
+    if not len(gained):
+        return found
+    best = found.x.index_copy(0, gained, state.x[gained])
+    return Annealed(best, torch.maximum(value, found.log_density))

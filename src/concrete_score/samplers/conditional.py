@@ -15,6 +15,7 @@ from concrete_score.models.densities import Table
 from concrete_score.protocols import DensityModel
 from concrete_score.samplers.clamped import default_kernel, named_kernel
 from concrete_score.samplers.completions import COMPLETIONS, Cells, Known, RowName, in_rows, row_by_number
+from concrete_score.samplers.guided import Autoregressive
 from concrete_score.samplers.methods import (
     Chains,
     ClosedForm,
@@ -27,6 +28,8 @@ from concrete_score.samplers.run import Progress
 from concrete_score.spaces import ENUMERATION_LIMIT, Space, check_query
 from concrete_score.targets.pmf import Pmf
 
+LISTED = 256
+"""Completions of a row that are enumerated where the model can draw them; more cost more passes than draws do."""
 TIE = 1e-12
 """Probabilities closer than this count as equal: rounding must not choose between them."""
 
@@ -73,7 +76,8 @@ class Conditioner:
     Args:
         model: a density or score model; kernels run on it.
         density: what is enumerated; the model itself by default, where it is one.
-        limit: completions of a row to enumerate; None is `COMPLETIONS`, or all where they are only looked up.
+        limit: completions of a row to enumerate; None is `LISTED` for an autoregressive model, `COMPLETIONS` for
+            others, or all where they are only looked up.
         sampler: a registered kernel instead: ``exact`` enumerates, ``ancestral`` takes the model's own draws, any other
             runs chains.
         subject: what a row is called in warnings and errors.
@@ -143,7 +147,8 @@ class Conditioner:
         """
         rows, known = check_query(x, observed, self.space)
         tally = _Tally(self.subject)
-        for method, part in self._shares(known, ("closed_form", "enumeration", "order")):
+        # In an order's own direction weights are all equal, and weighted draws take fewer passes than its averages.
+        for method, part in self._shares(known, ("closed_form", "enumeration", "importance")):
             with in_rows(part, self.subject):
                 for spread in method.cells(rows[part], known[part], generator):
                     tally.note(method, part[spread.rows], spread.quality, spread.warnings)
@@ -229,7 +234,9 @@ class Conditioner:
     def _limit(self, density: DensityModel) -> int:
         if self.limit is not None:
             return self.limit
-        return ENUMERATION_LIMIT if isinstance(density, Table | Pmf) else COMPLETIONS
+        if isinstance(density, Table | Pmf):
+            return ENUMERATION_LIMIT
+        return LISTED if isinstance(self.model, Autoregressive) else COMPLETIONS
 
 
 class _Tally:

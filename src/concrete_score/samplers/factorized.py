@@ -18,7 +18,7 @@ from concrete_score.randomness import float_uniform, uniform, words
 from concrete_score.samplers import matrices
 from concrete_score.samplers.base import accept, check_log_density, check_moves, check_start
 from concrete_score.samplers.couplings import NEVER, MarkedState
-from concrete_score.samplers.ratio_sources import Look, Source, find_source
+from concrete_score.samplers.ratio_sources import Look, RatioSource, find_source
 from concrete_score.samplers.surrogates import check_density, other_values
 from concrete_score.spaces import Space
 
@@ -66,7 +66,7 @@ class Factorized:
 
     Exact and reversible whatever the rule. Where odds are ``α √ratio`` (`_balanced`) and sites are bits, the changed
     sites' terms of ``Q(x|y) / Q(y|x)`` are the trapezoidal rule for the density's own difference, and only its error,
-    `Source.excess`, is left beside the normalizers; for pairwise models it is 0.
+    `RatioSource.excess`, is left beside the normalizers; for pairwise models it is 0.
     """
 
     model: Any
@@ -222,7 +222,7 @@ class Factorized:
         return gain.masked_fill_(there.log_density == -torch.inf, -torch.inf)
 
     @cached_property
-    def _source(self) -> Source:
+    def _source(self) -> RatioSource:
         return find_source(self.model)
 
 

@@ -36,7 +36,14 @@ from concrete_score.samplers.base import (
     take_back,
 )
 from concrete_score.samplers.readings import READINGS, ScoreReading, check_score_model
-from concrete_score.samplers.surrogates import Gradient, Local, check_density, other_index, other_values, relax
+from concrete_score.samplers.surrogates import (
+    Local,
+    Surrogate,
+    check_density,
+    find_surrogate,
+    other_index,
+    other_values,
+)
 from concrete_score.shapes import PerSlot, Slots, States
 from concrete_score.spaces import Space, check_same_space
 
@@ -227,11 +234,11 @@ class GibbsWithGradients:
     The gradient of the relaxed log-density guesses all ratios in one pass. Exact and reversible.
 
     Args:
-        model: a density that `relax` knows, or a `Relaxed` one.
+        model: a density that `relax` knows, or a `Relaxed` one; or one with local fields, whose ratios are exact.
         balancing: a name of `BALANCING`.
 
     Raises:
-        InputError: the model has no log-density, or none that extends to site probabilities.
+        InputError: the model has no log-density, or none that extends to site probabilities, and no local fields.
 
     >>> from concrete_score.targets import Ising
     >>> GibbsWithGradients(Ising((1, 2), 0.5)).transition_matrix().shape
@@ -297,5 +304,5 @@ class GibbsWithGradients:
         return weights.flatten(1)
 
     @cached_property
-    def _surrogate(self) -> Gradient:
-        return Gradient(relax(self.model))
+    def _surrogate(self) -> Surrogate:
+        return find_surrogate(self.model)

@@ -24,13 +24,20 @@ from concrete_score.samplers.completions import (
     in_rows,
 )
 from concrete_score.samplers.gibbs import Gibbs, site_conditionals
-from concrete_score.samplers.resampling import ENOUGH, FIRST, Propose, resample
+from concrete_score.samplers.guided import Autoregressive
+from concrete_score.samplers.resampling import ENOUGH, FIRST, MOST, Propose, resample
 from concrete_score.samplers.run import Progress
+from concrete_score.samplers.weighted import weigh_blanks
 
 REPLICAS = 32
 """Draws of a row over which the distribution of its blanks is averaged where they cannot be enumerated."""
 SWEEPS = 5
 """Sweeps of Gibbs moves after resampling, for rows whose draws repeat each other."""
+PASSES = 128
+"""Passes that the conditionals of a row's blanks given all its other sites may take, each a pass for every value."""
+FEWEST = 4
+"""Draws of a row over which such conditionals are averaged at least; where that takes more passes, draws are weighed
+without them."""
 LEAST_EFFECTIVE = 20.0
 """Fewer effective proposals than this, or than a fiftieth of the draws, are not to be trusted."""
 MOST_R_HAT = 1.2
@@ -159,9 +166,14 @@ class _Averaged:
     def cells(self, x: Rows, observed: Known, generator: torch.Generator) -> Iterator[Spread]:
         """From `REPLICAS` draws of each row."""
         for piece in self.draw(x, observed, REPLICAS, generator):  # type: ignore[attr-defined]
-            row, site = (~observed[piece.rows]).nonzero(as_tuple=True)
-            parts = [self._mean(piece.states, row[p], site[p]) for p in _parts(len(row), REPLICAS * x.shape[-1])]
-            yield Spread(piece.rows, Cells(piece.rows[row], site, torch.cat(parts)), piece.quality)
+            yield self._spread(piece, observed)
+
+    def _spread(self, piece: Piece, observed: Known) -> Spread:
+        """From the draws of some rows ``(M, R, D)``."""
+        draws, _, sites = piece.states.shape
+        row, site = (~observed[piece.rows]).nonzero(as_tuple=True)
+        parts = [self._mean(piece.states, row[p], site[p]) for p in _parts(len(row), draws * sites)]
+        return Spread(piece.rows, Cells(piece.rows[row], site, torch.cat(parts)), piece.quality)
 
     @torch.no_grad()
     def _mean(self, states: Tensor, row: Tensor, site: Tensor) -> Tensor:
@@ -220,14 +232,43 @@ class ImportanceResampling(_Averaged):
         self, x: Rows, observed: Known, draws: int, generator: torch.Generator, progress: Progress | None = None
     ) -> Iterator[Piece]:
         """Approximate; the quality is how many proposals count, and how many there were."""
-        for rows in _parts(len(x), draws * x.shape[-1], PART):
+        return self._draw(torch.arange(len(x), device=x.device), x, observed, draws, generator)
+
+    def cells(self, x: Rows, observed: Known, generator: torch.Generator) -> Iterator[Spread]:
+        """By what takes few passes: conditionals averaged over a few draws of rows whose blanks have few values, and
+        weighted draws alone of the others."""
+        passes = (~observed).sum(1) * max(self.model.space.sizes)
+        replicas = torch.where(passes > 0, PASSES // passes.clamp_min(1), 0).clamp_max(REPLICAS)
+        many = replicas < FEWEST if isinstance(self.model, Autoregressive) else torch.zeros_like(passes).bool()
+        # In powers of two, so that there are few groups.
+        replicas = 2 ** replicas.clamp_min(FEWEST).double().log2().floor().long()
+        for draws in sorted(set(replicas[~many].tolist())):
+            for piece in self._draw(
+                (~many & (replicas == draws)).nonzero().squeeze(-1), x, observed, draws, generator, 1
+            ):
+                yield self._spread(piece, observed)
+        left = many.nonzero().squeeze(-1)
+        for part in _parts(len(left), int(passes.max()), PART) if len(left) else ():
+            rows = left[part]
+            with in_rows(rows):
+                found = weigh_blanks(self.model, x[rows], observed[rows], generator)
+            cells = Cells(rows[found.row], found.site, found.log_probs)
+            yield Spread(rows, cells, torch.stack([found.effective, found.proposed], -1))
+
+    def _draw(
+        self, at: Tensor, x: Rows, observed: Known, draws: int, generator: torch.Generator, sweeps: int = SWEEPS
+    ) -> Iterator[Piece]:
+        """Of the rows ``at`` ``(r,)``; with few ``sweeps``, from few proposals too."""
+        most = MOST if sweeps == SWEEPS else 4 * FIRST
+        for part in _parts(len(at), draws * x.shape[-1], PART):
+            rows = at[part]
             known = observed[rows]
             with in_rows(rows):
-                found = resample(self.propose, x[rows], known, draws, generator)
+                found = resample(self.propose, x[rows], known, draws, generator, most=most)
             repeat = (found.effective < max(FIRST, ENOUGH * draws)).nonzero().squeeze(-1)
             if len(repeat):
                 clamped = known[repeat].expand(draws, -1, -1).flatten(0, 1)
-                moved = sweep(Gibbs(self.model), found.states[:, repeat].flatten(0, 1), clamped, SWEEPS, generator)
+                moved = sweep(Gibbs(self.model), found.states[:, repeat].flatten(0, 1), clamped, sweeps, generator)
                 found.states[:, repeat] = moved.reshape(draws, len(repeat), -1)
             yield Piece(rows, found.states, torch.stack([found.effective, found.proposed], -1))
 

@@ -20,7 +20,7 @@ from concrete_score.samplers import matrices
 from concrete_score.samplers.base import accept, check_log_density, check_moves, check_start, choose
 from concrete_score.samplers.couplings import NEVER
 from concrete_score.samplers.informed import find_balancing
-from concrete_score.samplers.ratio_sources import Source, find_source
+from concrete_score.samplers.ratio_sources import RatioSource, find_source
 from concrete_score.samplers.surrogates import check_density
 from concrete_score.spaces import Space
 
@@ -194,7 +194,7 @@ class PathAuxiliary:
         return value if factors is None else value * factors.to(value)
 
     @cached_property
-    def _source(self) -> Source:
+    def _source(self) -> RatioSource:
         return find_source(self.model)
 
 

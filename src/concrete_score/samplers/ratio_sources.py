@@ -33,7 +33,7 @@ class Look(NamedTuple):
 
 
 @runtime_checkable
-class Source(Protocol):
+class RatioSource(Protocol):
     """The density at a state and the log-ratios of its single-site changes, exact or guessed."""
 
     @property
@@ -239,7 +239,7 @@ def ratios_of(z: Tensor, fields: Tensor) -> Tensor:
 
 
 @singledispatch
-def find_source(model: Any) -> Source:
+def find_source(model: Any) -> RatioSource:
     """What a model offers at the least cost: fields by formula, else a gradient, else the density itself.
 
     ``find_source.register`` knows better for a type.
@@ -255,5 +255,5 @@ def find_source(model: Any) -> Source:
 
 
 @find_source.register
-def _rbm(model: RBM) -> Source:
+def _rbm(model: RBM) -> RatioSource:
     return RBMSource(model)

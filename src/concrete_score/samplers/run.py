@@ -2,71 +2,22 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
-from math import inf, isnan, nan
+from time import perf_counter
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from concrete_score.errors import InputError, check_count
 from concrete_score.protocols import DensityModel, Kernel, State
+from concrete_score.samplers.choice import AUTO, Choice, choose_kernel
+from concrete_score.samplers.diagnosis import Diagnosis, check_enough, judge, summarize
+from concrete_score.samplers.multi_site import Sized, adapt
 
-MIN_CHAINS = 2
-MIN_DRAWS = 4
-MAX_R_HAT = 1.01
-MIN_ESS = 100.0
-MIN_ACCEPTANCE = 0.01
-Trace = Float[Tensor, "draws chains"]
-"""One number a draw and chain."""
 Statistic = Callable[[Tensor], Tensor]
 """From states ``(C, D)`` to one number a chain ``(C,)``."""
 Progress = Callable[[int, int], None]
 """Called with the steps done and the steps in all, after every step."""
-
-
-@dataclass(frozen=True)
-class Summary:
-    """One statistic over all draws."""
-
-    mean: float
-    standard_error: float
-    """Of the mean, with the chains' autocorrelation accounted for; NaN if the statistic never changed."""
-    ess: float
-    """How many independent draws the chains are worth for the mean; NaN if the statistic never changed."""
-    r_hat: float
-    """Between over within chains (rank-normalized, split): near 1 where chains agree, infinite if none moves."""
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """How a run of chains went."""
-
-    chains: int
-    draws: int
-    """Kept, of each chain."""
-    acceptance: float
-    """Share of accepted moves after burn-in."""
-    passes: int
-    """Of the network or density over all chains, burn-in included."""
-    statistics: Mapping[str, Summary] = field(default_factory=dict)
-    disagreement: float | None = None
-    """Mean ``|l(x→y) + l(y→x)|`` over proposed edges, of kernels that read a score model both ways."""
-    warnings: tuple[str, ...] = ()
-    """What is wrong, a sentence each; empty if nothing was found."""
-
-    @property
-    def mixed(self) -> bool:
-        """Whether there is no warning. They may still all have missed the same mode."""
-        return not self.warnings
-
-    def __str__(self) -> str:
-        lines = [f"{self.chains} chains of {self.draws} draws, {self.acceptance:.1%} of moves accepted"]
-        for name, s in self.statistics.items():
-            lines.append(f"{name}: {s.mean:.5g} ± {s.standard_error:.2g}, ESS {s.ess:.0f}, R-hat {s.r_hat:.3f}")
-        return "\n".join([*lines, *(self.warnings or ("nothing speaks against these chains",))])
 
 
 class Draw(NamedTuple):
@@ -81,6 +32,8 @@ class Draw(NamedTuple):
     """So far, burn-in included."""
     disagreement: float | None
     """See `Diagnosis`."""
+    seconds: float = 0.0
+    """That all steps took so far, burn-in included."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +93,7 @@ def stream(
 
 
 def run(
-    kernel: Kernel,
+    kernel: Kernel | str,
     x: Any,
     *,
     steps: int,
@@ -152,14 +105,18 @@ def run(
     statistics: Mapping[str, Statistic] | None = None,
     diagnose: bool = True,
     keep: bool = True,
+    model: Any = None,
 ) -> Samples:
     """Run chains, keep their draws, and judge whether they have mixed.
 
     Args:
-        kernel, x, steps, generator, burn_in, thin, clamped, progress: as in `stream`.
+        kernel: what to run; or ``"auto"``, which picks from what ``model`` offers and says why in the diagnosis. Its
+            step size, if it has one, is found in as many steps before burn-in and then frozen.
+        x, steps, generator, burn_in, thin, clamped, progress: as in `stream`.
         statistics: what to watch besides the log-density, by name.
         diagnose: compute ESS and R-hat of the log-density (where the kernel's model has one) and the statistics.
         keep: store the draws; without it memory holds one number a draw, chain and statistic.
+        model: what to sample from, for ``kernel="auto"``.
 
     Raises:
         InputError: before any step; also too few chains or draws for R-hat, unless ``diagnose=False``.
@@ -170,10 +127,18 @@ def run(
     >>> samples = run(Gibbs(Ising((2, 2), 0.2)), 8, steps=2000, burn_in=50, thin=10, generator=g)
     >>> samples.draws.shape, samples.diagnosis.mixed
     (torch.Size([200, 8, 4]), True)
+    >>> run("auto", 8, model=Ising((8, 8), 0.2), steps=300, burn_in=50, generator=g).diagnosis.kernel
+    'colored: few of its sites interact: those of a color are drawn at once'
     """
+    choice = None
+    if isinstance(kernel, str):
+        choice = _chosen(kernel, model)
+        kernel = choice.kernel
     if diagnose:
         check_enough(x if isinstance(x, int) else len(x.x if isinstance(x, State) else x), steps // max(1, thin))
     watched = _watched(kernel, statistics) if diagnose else {}
+    if choice is not None and burn_in >= 2 and isinstance(kernel, Sized):
+        kernel, x = adapt(kernel, _start(kernel, x, clamped, generator), generator, burn_in)
     drawn = stream(
         kernel, x, steps=steps, generator=generator, burn_in=burn_in, thin=thin, clamped=clamped, progress=progress
     )
@@ -185,12 +150,21 @@ def run(
         for name, statistic in watched.items():
             traces[name].append(_value(name, statistic, draw.state.x))
     states = torch.stack(kept) if keep else draw.state.x.new_empty((0, *draw.state.x.shape))
-    return Samples(states, draw.state, _diagnosis(draw, traces, steps // thin) if diagnose else None)
+    return Samples(states, draw.state, _diagnosis(draw, traces, steps // thin, choice) if diagnose else None)
 
 
-def _diagnosis(last: Any, traces: Mapping[str, list[Tensor]], draws: int) -> Diagnosis:
+def _chosen(name: str, model: Any) -> Choice:
+    """The choice for a model, where it is left to the library."""
+    if name != AUTO or model is None:
+        came = repr(name) if name != AUTO else "no model"
+        raise InputError('a kernel, or "auto" with `model=`', came, where="kernel", fix="such as Gibbs(model)")
+    return choose_kernel(model)
+
+
+def _diagnosis(last: Any, traces: Mapping[str, list[Tensor]], draws: int, choice: Choice | None) -> Diagnosis:
     """What the traces say of a run that ended with this draw."""
     summaries = {name: summarize(torch.stack(trace)) for name, trace in traces.items()}
+    trips = getattr(last.state.memory, "trips", None)
     return Diagnosis(
         chains=len(last.state.x),
         draws=draws,
@@ -199,6 +173,9 @@ def _diagnosis(last: Any, traces: Mapping[str, list[Tensor]], draws: int) -> Dia
         statistics=summaries,
         disagreement=last.disagreement,
         warnings=judge(last.acceptance, summaries),
+        seconds=last.seconds,
+        round_trips=None if trips is None else float(trips.double().mean()),
+        kernel="" if choice is None else str(choice),
     )
 
 
@@ -221,10 +198,12 @@ def _walk(
     generator: torch.Generator,
     progress: Progress | None,
 ) -> Iterator[Draw]:
-    accepted = disagreed = 0.0
+    accepted = disagreed = spent = 0.0
     passes = 0
     for i in range(1, burn_in + steps + 1):
+        begun = perf_counter()
         state, info = kernel.step(state, generator)
+        spent += perf_counter() - begun
         passes += info.passes
         done = i - burn_in
         disagreement = getattr(state.memory, "disagreement", None)
@@ -234,7 +213,8 @@ def _walk(
         if progress is not None:
             progress(i, burn_in + steps)
         if done > 0 and done % thin == 0:
-            yield Draw(state, done, accepted / done, passes, None if disagreement is None else disagreed / done)
+            apart = None if disagreement is None else disagreed / done
+            yield Draw(state, done, accepted / done, passes, apart, spent)
 
 
 def _watched(kernel: Kernel, statistics: Mapping[str, Statistic] | None) -> dict[str, Statistic]:
@@ -264,66 +244,3 @@ def _narrow(x: Tensor, kernel: Kernel) -> Tensor:
     if x.dtype.is_floating_point:
         return x.clone()
     return x.to(torch.uint8 if max(kernel.space.sizes) <= 256 else torch.int32)
-
-
-def check_enough(chains: int, draws: int) -> None:
-    """R-hat compares chains with each other: one chain, or next to no draws, cannot be judged.
-
-    >>> check_enough(1, 100)
-    Traceback (most recent call last):
-    concrete_score.errors.InputError: chains: expected at least 2 chains for R-hat, got 1; ...
-    """
-    if chains < MIN_CHAINS:
-        fix = "start more chains, or pass diagnose=False"
-        raise InputError(f"at least {MIN_CHAINS} chains for R-hat", str(chains), where="chains", fix=fix)
-    if draws < MIN_DRAWS:
-        fix = "run longer, thin less, or pass diagnose=False"
-        raise InputError(f"at least {MIN_DRAWS} draws a chain for R-hat", str(draws), where="steps", fix=fix)
-
-
-def summarize(trace: Trace) -> Summary:
-    """Mean, its error, effective sample size and R-hat of a statistic ``(N, C)``.
-
-    >>> import torch
-    >>> noise = torch.randn(500, 4, generator=torch.Generator().manual_seed(0))
-    >>> s = summarize(noise)
-    >>> 1500 < s.ess < 2500, abs(s.r_hat - 1) < 0.01
-    (True, True)
-    """
-    stats: Any = import_module("arviz_stats.base").array_stats  # slow to import, so only when asked
-
-    check_enough(trace.shape[1], len(trace))
-    values = trace.double().T.numpy()
-    if values.min() == values.max():
-        return Summary(float(values.flat[0]), nan, nan, nan)
-    if (values == values[:, :1]).all():  # every chain sits still, at its own place
-        return Summary(float(values.mean()), nan, float(len(values)), inf)
-    axes = {"chain_axis": 0, "draw_axis": 1}
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ess = float(stats.ess(values, method="mean", **axes))
-        r_hat = float(stats.rhat(values, **axes))
-        if isnan(r_hat):  # a statistic of two values may be constant once folded around its median
-            r_hat = float(stats.rhat(values, method="split", **axes))
-    return Summary(float(values.mean()), float(values.std() / ess**0.5), ess, r_hat)
-
-
-def judge(acceptance: float, statistics: Mapping[str, Summary]) -> tuple[str, ...]:
-    """Warnings about the chains.
-
-    >>> judge(0.5, {"energy": Summary(0.0, 0.1, 30.0, 1.2)})[0]
-    'the chains have not mixed: R-hat of energy is 1.200, above 1.01; run longer, or use a kernel that moves farther'
-    """
-    found = []
-    if acceptance < MIN_ACCEPTANCE:
-        found.append(f"the chains hardly move: {acceptance:.2%} of proposals were accepted; take smaller steps")
-    for name, s in statistics.items():
-        if isnan(s.r_hat):
-            found.append(f"{name} never changed, in any chain: nothing can be said about mixing")
-        elif s.r_hat > MAX_R_HAT:
-            found.append(
-                f"the chains have not mixed: R-hat of {name} is {s.r_hat:.3f}, above {MAX_R_HAT}; "
-                "run longer, or use a kernel that moves farther"
-            )
-        elif s.ess < MIN_ESS:
-            found.append(f"{name} has only {s.ess:.0f} effective draws, fewer than {MIN_ESS:.0f}; run longer")
-    return tuple(found)

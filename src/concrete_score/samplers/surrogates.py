@@ -12,10 +12,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional
 
 from concrete_score.errors import InputError
 from concrete_score.models.densities import Energy
-from concrete_score.protocols import DensityModel
+from concrete_score.protocols import DensityModel, LocalFields
 from concrete_score.shapes import PerState, States
 from concrete_score.spaces import Space
 from concrete_score.targets.boltzmann import RBM, Ising
@@ -201,6 +202,29 @@ class Gradient:
 
 
 @dataclass(frozen=True, eq=False)
+class FieldRatios:
+    """The ratios themselves, by the model's formula."""
+
+    model: LocalFields
+
+    @property
+    def space(self) -> Space:
+        return self.model.space
+
+    @property
+    def passes(self) -> int:
+        """One, for all of them."""
+        return 1
+
+    def look(self, x: States) -> Local:
+        """Fields against value 0 as ratios against the current value."""
+        fields = functional.pad(self.model.local_fields(x), (1, 0))
+        other = other_values(self.space, x)
+        others = fields.gather(-1, other) - fields.gather(-1, x[..., None])
+        return Local(self.model.log_density(x).double(), _beyond(self.space, other, others))
+
+
+@dataclass(frozen=True, eq=False)
 class ExactRatios:
     """The ratios themselves, by running the density at every single-site change."""
 
@@ -260,8 +284,12 @@ def check_density(model: Any, kernel: str) -> None:
 
 
 def find_surrogate(model: Any) -> Surrogate:
-    """The gradient where the model can be relaxed, else the exact ratios."""
-    return Gradient(relax(model)) if relaxes(model) else ExactRatios(model)
+    """The gradient where the model can be relaxed, else its local fields.
+
+    Raises:
+        InputError: it has neither.
+    """
+    return FieldRatios(model) if isinstance(model, LocalFields) and not relaxes(model) else Gradient(relax(model))
 
 
 def _beyond(space: Space, other: Tensor, others: Tensor) -> Tensor:

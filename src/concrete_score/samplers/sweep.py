@@ -65,6 +65,8 @@ class Sweep:
     order: Sequence[int] | None = None
 
     batched: ClassVar[bool] = True
+    portable: ClassVar[bool] = True
+    """What it remembers of a chain holds at any other temperature of the same model."""
 
     def __post_init__(self) -> None:
         check_density(self.model, "sweep")

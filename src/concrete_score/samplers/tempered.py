@@ -12,7 +12,7 @@ from concrete_score.errors import InputError
 from concrete_score.protocols import DensityModel
 from concrete_score.samplers.colorings import interactions_of
 from concrete_score.samplers.couplings import LinearFields, linear_fields
-from concrete_score.samplers.ratio_sources import LinearSource, Look, Source, find_source
+from concrete_score.samplers.ratio_sources import LinearSource, Look, RatioSource, find_source
 from concrete_score.samplers.surrogates import Relaxable, Relaxed, relax
 from concrete_score.shapes import PerState, States
 from concrete_score.spaces import Space
@@ -95,7 +95,7 @@ def check_ladder(betas: Any) -> tuple[float, ...]:
 class ScaledSource:
     """A source whose chains have inverse temperatures."""
 
-    inner: Source
+    inner: RatioSource
     betas: Tensor
 
     @property
@@ -135,7 +135,7 @@ def betas_of(model: Tempered | TemperedCopies) -> Tensor:
 
 @find_source.register(Tempered)
 @find_source.register(TemperedCopies)
-def _source(model: Any) -> Source:
+def _source(model: Any) -> RatioSource:
     linear = linear_fields(model)
     return ScaledSource(find_source(model.model), betas_of(model)) if linear is None else LinearSource(linear)
 

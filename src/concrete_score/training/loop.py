@@ -283,8 +283,11 @@ def start_from_rows(model: Any, rows: Examples) -> None:
 
 CHUNK = 2**20
 """How many sites (rows × D) are judged at a time."""
-LOOKS = 32
-"""Draws that fill the blanks of a held-out row where not all completions are listed."""
+LOOKS, FEWEST_LOOKS = 32, 8
+"""Draws that fill the blanks of a held-out row where not all completions are listed; and of one of very many rows."""
+LOOKED = 2**15
+"""Completions that are judged in one validation, if there are enough rows for `FEWEST_LOOKS` of each: with more, the
+validations of a large table with blanks would take longer than its steps."""
 
 Judge = Callable[[Any], float]
 """From a model to one number, higher is better; the same draws each time."""
@@ -299,7 +302,7 @@ def judge_of(model: Any, objective: Objective | None, rows: Tensor | Examples, s
     """The mean log-density of ``rows`` ``(N, D)`` for a normalized density, else minus the held-out objective.
 
     Rows with blanks count by the probability of what was seen of them: exact where their completions are few, else a
-    bound from `LOOKS` draws. Rows with weights count by these.
+    bound from `LOOKS` draws, or fewer of very many rows. Rows with weights count by these.
     """
     examples = Examples.of(rows)
     if has_likelihood(model):
@@ -313,7 +316,7 @@ def judge_of(model: Any, objective: Objective | None, rows: Tensor | Examples, s
 
 def row_log_densities(model: Any, rows: Examples, seed: int) -> Tensor:
     """The log-density of what was seen of each row ``(N,)`` in float64; see `judge_of`."""
-    return _by_chunks(partial(_log_density, model), rows, seed)
+    return _by_chunks(partial(_log_density, model, looks=_looks(rows)), rows, seed)
 
 
 def weighted_mean(values: Tensor, weights: Tensor | None) -> float:
@@ -321,12 +324,17 @@ def weighted_mean(values: Tensor, weights: Tensor | None) -> float:
     return float(values.mean() if weights is None else (values * weights).sum() / weights.sum())
 
 
-def _log_density(model: Any, part: Examples, random: torch.Generator) -> Tensor:
+def _looks(rows: Examples) -> int:
+    """Draws of each row of a validation."""
+    return max(FEWEST_LOOKS, min(LOOKS, LOOKED // max(1, len(rows))))
+
+
+def _log_density(model: Any, part: Examples, random: torch.Generator, looks: int) -> Tensor:
     """Of what was seen of each row ``(n,)``."""
     x = part.states.long()
     if part.observed is None:
         return model.log_density(x)  # type: ignore[no-any-return]
-    return complete(model, x, part.observed, LOOKS, random).log_density(model)
+    return complete(model, x, part.observed, looks, random).log_density(model)
 
 
 def _loss(model: Any, objective: Objective, part: Examples, random: torch.Generator) -> Tensor:

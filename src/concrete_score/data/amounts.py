@@ -1,0 +1,117 @@
+"""Numbers as people write them: ``$1,234.50``, ``12.5 %``, ``1.234,5 €``; what stands around and between the digits."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import polars as pl
+
+from concrete_score.errors import InputError
+
+_CURRENCY = r"[$€£¥₹₽₩₺]|(?:US|A|C|NZ|HK|S)\$|R\$|(?:USD|EUR|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CZK|AUD|CAD)"
+_BEFORE = rf"(?:{_CURRENCY})[   ]?"
+# A unit may follow every number; before one, letters make a name of it (N14228).
+_AFTER = r"[   ]?(?:[%‰°€£$¥₹₽]|[^\W\d_][^\W\d_]{0,5})"
+_STYLES = ((",", "."), (".", ","), ("'", "."), ("’", "."), (" ", ","), (" ", "."), (" ", ","), (" ", ","))
+"""What groups the digits, and what parts decimals from them."""
+_PARTS = re.compile(rf"([+-]?)({_BEFORE})?([+-]?)(\d[\d., '’  ]*?)({_AFTER})?")
+_LOOKED_AT = 1000
+_MARKS = frozenset(".,'’  ")
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How all numbers of a column are written.
+
+    Args:
+        prefix: what stands before the digits, after a sign.
+        suffix: what stands behind them.
+        group: what parts thousands; empty where nothing does.
+        point: what parts decimals.
+        places: how many decimals all have; None where they differ.
+
+    >>> dollars = Spelling("$", group=",", places=2)
+    >>> dollars.plain(pl.Series(["$1,234.50", "-$7.00", "7"])).to_list()
+    ['1234.50', '-7.00', None]
+    >>> dollars.spell(pl.Series([1234.5, -7, None])).to_list()
+    ['$1,234.50', '-$7.00', None]
+    """
+
+    prefix: str = ""
+    suffix: str = ""
+    group: str = ""
+    point: str = "."
+    places: int | None = None
+
+    @classmethod
+    def from_json(cls, value: Any, where: str) -> "Spelling":
+        """From plain values, every one of them checked."""
+        known = {each.name for each in fields(cls)}
+        if not isinstance(value, Mapping) or not set(value) <= known:
+            raise InputError("how numbers are written", repr(value)[:60], where=where)
+        places = value.get("places")
+        texts = [value.get(name, "") for name in ("prefix", "suffix", "group", "point")]
+        right = all(isinstance(text, str) and len(text) <= 8 for text in texts)
+        if not right or not (places is None or (type(places) is int and 0 <= places <= 18)):
+            raise InputError("how numbers are written", repr(value)[:60], where=where)
+        return cls(**value)
+
+    def to_json(self) -> dict[str, Any]:
+        """What differs from a plain number."""
+        return {
+            each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default
+        }
+
+    @property
+    def pattern(self) -> str:
+        """What a text so written matches."""
+        digits = rf"\d{{1,3}}(?:{re.escape(self.group)}\d{{3}})+|(?:0|[1-9]\d*)" if self.group else r"(?:0|[1-9]\d*)"
+        sign = r"[+-]?" if not self.prefix else rf"[+-]?{re.escape(self.prefix)}[+-]?"
+        return rf"^{sign}(?:{digits})(?:{re.escape(self.point)}\d*)?{re.escape(self.suffix)}$"
+
+    def plain(self, texts: pl.Series) -> pl.Series:
+        """The same numbers without it all, null where a text is not so written."""
+        bare = texts.str.replace(self.prefix, "", literal=True) if self.prefix else texts
+        bare = bare.str.strip_suffix(self.suffix) if self.suffix else bare
+        bare = bare.str.replace_all(self.group, "", literal=True) if self.group else bare
+        bare = bare.str.replace(self.point, ".", literal=True).str.strip_prefix("+")
+        return bare.set(~texts.str.contains(self.pattern), None)
+
+    def spell(self, numbers: pl.Series) -> pl.Series:
+        """Numbers written in this way."""
+        return pl.Series(numbers.name, [self._spell(each) for each in numbers.to_list()], dtype=pl.String)
+
+    def _spell(self, number: float | None) -> str | None:
+        if number is None:
+            return None
+        text = f"{abs(number):,.{self.places}f}" if self.places is not None else f"{abs(number):,}".removesuffix(".0")
+        text = text.replace(",", "\0").replace(".", self.point).replace("\0", self.group)
+        return f"{'-' if number < 0 else ''}{self.prefix}{text}{self.suffix}"
+
+
+def find_spelling(texts: pl.Series) -> Spelling | None:
+    """How all texts write numbers, where they do and not plainly; else None.
+
+    >>> find_spelling(pl.Series(["12.5%", "3.0%"]))
+    Spelling(prefix='', suffix='%', group='', point='.', places=1)
+    >>> find_spelling(pl.Series(["N14228", "N24211"])), find_spelling(pl.Series(["1.5", "2"]))
+    (None, None)
+    """
+    if texts.dtype != pl.String or not len(texts):
+        return None
+    first = _PARTS.fullmatch(texts[0])
+    if first is None:
+        return None
+    prefix, suffix = first[2] or "", first[5] or ""
+    inner = texts.head(_LOOKED_AT).str.strip_prefix(prefix).str.strip_suffix(suffix).to_list()
+    marks = _MARKS & set("".join(inner))
+    for group, point in _STYLES:
+        used = group if group in marks else ""
+        part = point if point in marks else "," if group == "." else "."
+        found = Spelling(prefix, suffix, used, part)
+        plain = not (prefix or suffix or used) and point not in marks - {"."}
+        if marks <= {group, point} and not plain and texts.str.contains(found.pattern).all():
+            places = found.plain(texts).str.extract(r"\.(\d*)$").str.len_chars().fill_null(0).unique()
+            return Spelling(prefix, suffix, used, part, int(places[0]) if len(places) == 1 else None)
+    return None
