@@ -46,6 +46,8 @@ class TrainingSettings:
     """Adam's rate at the start."""
     schedule: str = "cosine"
     """How the rate falls: a name of `SCHEDULES`."""
+    l2: float = 0.0
+    """Times the sum of squares of all weight matrices, added to the loss of training and never to a validation."""
     clip_norm: float | None = None
     """Limit of the gradient's norm; None for none."""
     average: float | None = None
@@ -131,6 +133,7 @@ _LEAST = {
     "refresh_every": 1,
     "pool": 1,
     "retries": 0,
+    "l2": 0,
 }
 
 
