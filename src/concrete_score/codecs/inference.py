@@ -197,7 +197,7 @@ def infer_columns(frame: Frame, options: TableOptions) -> Inferred:
             frame, {c.name: c.blanks for c, each in zip(columns, found, strict=True) if each.kind in sites}, fix_blanks
         )
     aside = tuple(each.kind for each in found if isinstance(each.kind, AsideColumn))
-    joined = join_cells(sites, [kind.encode(column) for column, kind in pairs])
+    joined = join_cells(sites, (kind.encode(column) for column, kind in pairs))
     why = tuple((c.name, each.why) for c, each in zip(columns, found, strict=True))
     return Inferred(tuple(joined), aside, why, tuple(note for each in found for note in each.notes))
 

@@ -9,7 +9,7 @@ The law inside a cell knows the numbers themselves, so that nothing is lost by j
 few values a site is learned from fewer rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ PENALTY = 0.5
 """Of the network whose families are looked at, times BIC's."""
 
 
-def join_cells(columns: Sequence[Any], codes: Sequence[Array]) -> list[Any]:
+def join_cells(columns: Sequence[Any], codes: Iterable[Array]) -> list[Any]:
     """Columns with those cells joined that say the same of all other columns.
 
     The first pass looks at every other column alone, as it was cut. What a column says of another may show only beside
@@ -47,10 +47,12 @@ def join_cells(columns: Sequence[Any], codes: Sequence[Array]) -> list[Any]:
     able = [d for d, column in enumerate(columns) if hasattr(column, "neighbors") and column.size > LEAST]
     if len(columns) < 2 or not able:
         return list(columns)
-    keep: Array | slice = slice(None)
-    if len(codes[0]) > ROWS:
-        keep = random_numbers(generator(0, "rows to join cells by")).permutation(len(codes[0]))[:ROWS]
-    cells = [each[keep] for each in codes]
+    keep: Array | None = None
+    cells = []
+    for each in codes:  # one column at a time: all of a long table would take a gigabyte
+        if keep is None:
+            keep = random_numbers(generator(0, "rows to join cells by")).permutation(len(each))[:ROWS]
+        cells.append(each if len(each) <= ROWS else each[keep])
     groups, families = [np.arange(column.size) for column in columns], list[list[int]]()
     for _ in range(PASSES):
         seen = [_numbered(np.where(each >= 0, group[each], -1)) for each, group in zip(cells, groups, strict=True)]
