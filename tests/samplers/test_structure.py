@@ -27,8 +27,8 @@ from concrete_score.samplers import (
 from concrete_score.samplers.surrogates import ExactRatios, FieldRatios
 from concrete_score.spaces import Space
 from concrete_score.targets import Ising, erdos_renyi, independent_set, pmf, potts, random_rbm, spin_glass
-from tests.samplers.checks import assert_keeps, masks, stationary
-from tests.strategies import pairwise_models, spaces
+from tests.samplers.checks import assert_counts_follow, assert_keeps, masks, stationary, step_counts
+from tests.strategies import generators, pairwise_models, spaces
 
 
 def seeded(seed=0):
@@ -69,6 +69,35 @@ def test_pairwise_models_of_mixed_sizes_are_kept_with_sites_clamped(data):
     for kernel in (Colored(model), Sweep(model), MultiSite(model), DiscreteLangevin(model)):
         for mask in (None, clamped):
             assert_keeps(kernel.transition_matrix(mask), pi, getattr(kernel, "reversible", False))
+
+
+def by_local_fields(model):
+    """Kernels that read a pairwise model's fields, small enough for a matrix over paths and products of states."""
+    few = model.space.num_states <= 6
+    return [
+        MultiSite(model, 0.7),
+        DiscreteLangevin(model, 0.5),
+        PathAuxiliary(model, 2.0),
+        choose_kernel(model).kernel,
+        *([Tempering(model, (1.0, 0.4), kind) for kind in (Sweep, Colored, MultiSite, PathAuxiliary)] if few else []),
+    ]
+
+
+@settings(max_examples=15)
+@given(data=st.data())
+def test_steps_by_local_fields_are_exact_and_follow_their_matrix(data):
+    space = data.draw(spaces().filter(lambda s: 1 < s.num_states <= 12))
+    model, clamped = data.draw(pairwise_models(space)), data.draw(masks(space))
+    for kernel in by_local_fields(model):
+        pi, rows = stationary(model), space.enumerate()
+        if isinstance(kernel, Tempering):
+            pi, rows = torch.kron(pi, (0.4 * pi.log()).softmax(0)), kernel.product_space.enumerate()
+        for mask in (None, clamped):
+            matrix = kernel.transition_matrix(mask)
+            assert_keeps(matrix, pi, getattr(kernel, "reversible", False))
+            if mask is None or not isinstance(kernel, Tempering):  # copies must agree where they are clamped
+                counts = step_counts(kernel, rows, max(20, 4000 // len(rows)), data.draw(generators()), mask)
+                assert_counts_follow(counts, matrix)
 
 
 @settings(max_examples=15)

@@ -114,10 +114,12 @@ def compare(problem: Problem, effort: Effort, seed: int = 0, say: Callable[[str]
     begin = start(problem, effort, seed)
     traces: dict[str, Traces] = {}
     for name, builder in _builders(problem).items():
+        single, structured = name in SINGLE, name in problem.structured
         # Kernels of one site a step forget slowly: recording each step would take longer than the step.
-        thin = max(1, problem.model.space.num_sites // 40) if name in SINGLE else 1
+        thin = max(1, problem.model.space.num_sites // 40) if single else 1 if structured else problem.thin
+        seconds = effort.yardstick if name == YARDSTICK else effort.seconds
+        own = replace(effort, seconds=seconds * (1 if single else problem.patience))
         g = generator(seed, f"{problem.name} {name}")
-        own = replace(effort, seconds=effort.yardstick) if name == YARDSTICK else effort
         traces[name] = sample(builder(problem.model), begin, problem, own, g, thin)
         if say is not None:
             say(f"{problem.name}: {name}, {len(traces[name].energy) * traces[name].thin} steps")

@@ -40,6 +40,8 @@ from concrete_score.targets import (
 
 LADDER = (1.0, 0.84, 0.68, 0.52, 0.36)
 """Where the temperatures of the spin glass begin; they are adapted."""
+NEARLY_CRITICAL = 0.4
+"""Couplings of the lattice, critical at 0.4407, from which it remembers for thousands of steps."""
 Builder = Callable[[Any], Any]
 """From a density to a kernel."""
 
@@ -70,6 +72,10 @@ class Problem:
     """``E log q`` where it is known."""
     hidden: Any = field(default=None, repr=False)
     """The same density without its local fields, where that is compared too."""
+    patience: float = 1.0
+    """How many times the usual time its chains are given, where they remember for long."""
+    thin: int = 1
+    """Steps from one record to the next, of kernels that need many of them."""
 
     @property
     def kernels(self) -> dict[str, Builder]:
@@ -90,14 +96,15 @@ def ising(coupling: float, side: int = 30) -> Problem:
     hidden = Relaxed(model.space, lambda p: energy(p[..., 1]), torch.float32)
     name = f"Ising {side}×{side} at {coupling:g}"
     exact = (ends[0] - ends[1]) / (2 * step)
-    return Problem(name, model, energy, _squared_magnetization, {"colored": Colored}, exact, hidden)
+    slow = {"patience": 7.0, "thin": 8} if coupling > NEARLY_CRITICAL else {}
+    return Problem(name, model, energy, _squared_magnetization, {"colored": Colored}, exact, hidden, **slow)  # type: ignore[arg-type]
 
 
 def disk(side: int = 50) -> Problem:
     """A lattice in a field of two signs and much noise."""
     model = disk_lattice(side, 0.5, 0.5, 1.5, generator(0, "disk lattice"))
     name = f"Ising {side}×{side} in a field"
-    return Problem(name, model, _spin_energy(model, (side, side)), _magnetization, {"colored": Colored})
+    return Problem(name, model, _spin_energy(model, (side, side)), _magnetization, {"colored": Colored}, thin=4)
 
 
 def potts_lattice(states: int, coupling: float, side: int = 30) -> Problem:

@@ -118,6 +118,8 @@ class Pairwise:
 
     def log_density(self, x: States) -> PerState:
         """``log q(x)``, not normalized ``(..., D) -> (...)``."""
+        if not self.dense:
+            return self._along_edges(x)
         gauge = self.gauge
         own, bias = _at(self.local_fields(x), x), _at(gauge.bias.to(x.device).expand(*x.shape, -1), x)
         # Every coupling stands in the local fields of both its ends.
@@ -184,6 +186,14 @@ class Pairwise:
     def _valid(self) -> Tensor:
         """Which values a site has ``(D, V)``."""
         return torch.arange(max(self.space.sizes)) < self.space.sizes_tensor()[:, None]
+
+    def _along_edges(self, x: States) -> PerState:
+        """``Σ_d h_d(x_d) + Σ_(d,e) J_de(x_d, x_e)``: one number a site and one an edge."""
+        width = max(self.space.sizes)
+        fields, couplings, (head, tail) = (part.to(x.device) for part in (self.fields, self.couplings, self.edges.T))
+        sites, edges = (torch.arange(n, device=x.device) * w for n, w in ((len(fields), width), (len(head), width**2)))
+        pairs = edges + x.index_select(-1, head) * width + x.index_select(-1, tail)
+        return fields.flatten().take(sites + x).sum(-1) + couplings.flatten().take(pairs).sum(-1)
 
     def _from_matrix(self, x: Tensor) -> Tensor:
         matrix = self.matrix.to(x.device)

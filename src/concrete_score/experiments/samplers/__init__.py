@@ -70,6 +70,8 @@ BARS = (
     Bar("spin_glass", ("tempering",), "slow_per_second", 20.0, "batched tempering over sweeps, slow statistic"),
 )
 MOST_Z = 4.0
+UNKNOWN = "–"
+"""Of chains too short to tell."""
 FIELD = "ising_field"
 
 
@@ -155,10 +157,8 @@ def _line(row: Mapping[str, Any]) -> list[str]:
         f"{number(row['time'])} ± {number(row['time_error'], 2)}{star}",
         f"{number(row['slow_time'])} ± {number(row['slow_time_error'], 2)}{star}",
         number(1e3 * row["seconds"]),
-        number(row["per_second"]),
-        number(row["slow_per_second"]),
-        number(row["per_pass"]),
-        number(row["z"], 2),
+        *(UNKNOWN if row[key] is None else number(row[key]) for key in ("per_second", "slow_per_second", "per_pass")),
+        UNKNOWN if row["z"] is None else number(row["z"], 2),
     ]
 
 
