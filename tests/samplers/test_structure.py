@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 from concrete_score.errors import InputError
 from concrete_score.models import DensityScore
 from concrete_score.neighborhoods import hamming
+from concrete_score.randomness import words
 from concrete_score.samplers import (
     Auxiliary,
     Colored,
     DiscreteLangevin,
     Gibbs,
+    GibbsWithGradients,
     MultiSite,
     PathAuxiliary,
     Sweep,
@@ -22,8 +24,10 @@ from concrete_score.samplers import (
     anneal,
     autocorrelation_time,
     choose_kernel,
+    factorized,
     run,
 )
+from concrete_score.samplers.compiled import Compiled, dense_step
 from concrete_score.samplers.surrogates import ExactRatios, FieldRatios
 from concrete_score.spaces import Space
 from concrete_score.targets import Ising, erdos_renyi, independent_set, pmf, potts, random_rbm, spin_glass
@@ -46,6 +50,65 @@ def test_a_tuned_kernel_is_frozen(kind):
     assert tuned.step_size == step_size
     assert torch.equal(tuned.transition_matrix(), before)
     assert_keeps(before, stationary(model), reversible=True)
+
+
+def compiled_glass(sites=4):
+    return MultiSite(spin_glass(sites, 1.0, seeded(2)), 0.6, compiled=True)
+
+
+def plainly(monkeypatch):
+    """Steps of a compiled kernel, without waiting for a compiler."""
+    monkeypatch.setattr(factorized, "DENSE", dense_step)
+
+
+def test_a_compiled_step_is_the_step(monkeypatch):
+    plainly(monkeypatch)
+    kernel, space = compiled_glass(), Space.bits(4)
+    rows, clamped = space.enumerate(), torch.tensor([False, True, False, False])
+    for mask in (None, clamped):
+        counts = step_counts(kernel, rows, 1000, seeded(), mask)
+        assert_counts_follow(counts, kernel.transition_matrix(mask))
+    cold = Tempering(kernel.model, (1.0, 0.4), lambda model: MultiSite(model, 0.6, compiled=True))
+    assert_counts_follow(step_counts(cold, cold.product_space.enumerate(), 300, seeded()), cold.transition_matrix())
+    state, tuned = kernel.init(rows), kernel
+    tuned, state = adapt(tuned, state, seeded(), 20)
+    memory = tuned.step(state, seeded(1))[0].memory
+    again = tuned.init(tuned.step(state, seeded(1))[0].x).memory
+    torch.testing.assert_close(memory.log_stay, again.log_stay, atol=1e-5, rtol=0)
+    assert torch.isfinite(MultiSite(kernel.model, 1e30, compiled=True).step(state, seeded())[0].memory.log_stay).all()
+
+
+def test_without_a_compiler_steps_run_as_they_are(monkeypatch):
+    def broken(function, **options):
+        raise RuntimeError("no C++ compiler found\nmore")
+
+    monkeypatch.setattr(torch, "compile", broken)
+    monkeypatch.setattr(factorized, "DENSE", Compiled(dense_step))
+    kernel = compiled_glass()
+    state = kernel.init(kernel.space.enumerate())
+    with pytest.warns(UserWarning, match="not compiled .no C\\+\\+ compiler found.; they run"):
+        state, _ = kernel.step(state, seeded())
+    kernel.step(state, seeded())  # said once
+    monkeypatch.setattr(factorized, "DENSE", None)
+    lattice = MultiSite(Ising((30, 30), 0.3), compiled=True)  # where it gains nothing it is not done
+    assert lattice.step(lattice.init(lattice.space.uniform(2, seeded())), seeded())[1].passes == 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")  # PyTorch's own
+def test_a_compiler_changes_nothing():
+    kernel = compiled_glass(20)
+    state = kernel.init(kernel.space.uniform(50, seeded()))
+    memory = state.memory
+    parts = kernel._dense
+    drawn, unit = (
+        words((20, 50), seeded(), torch.device("cpu")),
+        torch.rand(50, generator=seeded(), dtype=torch.float64),
+    )
+    given = (memory.z[0], memory.stay, memory.log_stay, None, drawn, unit, *parts)
+    with torch.no_grad():
+        for one, other in zip(Compiled(dense_step)(*given), dense_step(*given), strict=True):
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
 
 
 def test_an_adapted_ladder_is_frozen():
@@ -71,15 +134,26 @@ def test_pairwise_models_of_mixed_sizes_are_kept_with_sites_clamped(data):
             assert_keeps(kernel.transition_matrix(mask), pi, getattr(kernel, "reversible", False))
 
 
+INNER = (Sweep, Colored, MultiSite, PathAuxiliary, GibbsWithGradients)
+
+
 def by_local_fields(model):
     """Kernels that read a pairwise model's fields, small enough for a matrix over paths and products of states."""
     few = model.space.num_states <= 6
     return [
+        GibbsWithGradients(model),
         MultiSite(model, 0.7),
         DiscreteLangevin(model, 0.5),
         PathAuxiliary(model, 2.0),
         choose_kernel(model).kernel,
-        *([Tempering(model, (1.0, 0.4), kind) for kind in (Sweep, Colored, MultiSite, PathAuxiliary)] if few else []),
+        *(
+            [
+                Tempering(model, (1.0, 0.4), kind)
+                for kind in (Sweep, Colored, MultiSite, PathAuxiliary, GibbsWithGradients)
+            ]
+            if few
+            else []
+        ),
     ]
 
 

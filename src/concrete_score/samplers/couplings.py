@@ -19,7 +19,7 @@ from concrete_score.shapes import States
 from concrete_score.spaces import Space
 from concrete_score.targets.pairwise import Pairwise
 
-BLOCK = 32
+BLOCK = 16
 """Sites whose couplings among each other a sweep applies one by one."""
 NEVER = -1e30
 """A log-ratio that stands for -inf, and may be multiplied by 0."""

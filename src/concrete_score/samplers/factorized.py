@@ -17,6 +17,7 @@ from concrete_score.protocols import Info, State
 from concrete_score.randomness import float_uniform, uniform, words
 from concrete_score.samplers import matrices
 from concrete_score.samplers.base import accept, check_log_density, check_moves, check_start
+from concrete_score.samplers.compiled import DENSE
 from concrete_score.samplers.couplings import NEVER, MarkedState
 from concrete_score.samplers.ratio_sources import Look, RatioSource, find_source
 from concrete_score.samplers.surrogates import check_density, other_values
@@ -97,6 +98,11 @@ class Factorized:
         return False
 
     @property
+    def _dense(self) -> tuple[Tensor, ...] | None:
+        """What a compiled step needs, where one was asked for and pays."""
+        return None
+
+    @property
     def space(self) -> Space:
         return self._source.space
 
@@ -115,6 +121,8 @@ class Factorized:
     def step(self, state: State, generator: torch.Generator) -> tuple[State, Info]:
         """One proposal for all sites of every chain; one look, at the proposals."""
         here: FactorizedMemory = state.memory
+        if self._dense is not None:
+            return self._compiled_step(self._dense, state, generator)
         z, change = self._draw(here, generator)
         there = self._remember(z, self._source.look(z, not self._cancels), here.held)
         gain = self._log_accept(here, there, change)
@@ -124,6 +132,20 @@ class Factorized:
             here, there = self._precisely(here), self._precisely(there)
             accepted = accept(self._log_accept(here, there, change), generator)
         return MarkedState(None, state.clamped, _choose(accepted, there, here)), Info(accepted, self._source.passes)
+
+    def _compiled_step(self, parts: tuple[Tensor, ...], state: State, generator: torch.Generator) -> tuple[State, Info]:
+        """The same in one call."""
+        here, (bias, matrix, factor, log_step) = state.memory, parts
+        chains = here.z.shape[-1]
+        drawn = words(tuple(here.stay.shape), generator, here.stay.device)
+        unit = uniform((chains,), generator, here.stay.device)
+        factors = factor if len(factor) == 1 else factor.repeat(chains // len(factor))
+        z, stay, log_stay, accepted = DENSE(
+            here.z[0], here.stay, here.log_stay, here.held, drawn, unit, bias, matrix, factors, log_step
+        )
+        return MarkedState(None, state.clamped, here._replace(z=z[None], stay=stay, log_stay=log_stay)), Info(
+            accepted, 1
+        )
 
     def transition_matrix(self, clamped: Tensor | None = None) -> Tensor:
         """``P`` ``(S, S)``, from the formula of Q at all pairs of states; ``clamped`` is ``(D,)``."""

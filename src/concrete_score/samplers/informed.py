@@ -35,6 +35,8 @@ from concrete_score.samplers.base import (
     put_back,
     take_back,
 )
+from concrete_score.samplers.couplings import linear_fields
+from concrete_score.samplers.ratio_sources import LinearSource, SourceRatios
 from concrete_score.samplers.readings import READINGS, ScoreReading, check_score_model
 from concrete_score.samplers.surrogates import (
     Local,
@@ -305,4 +307,5 @@ class GibbsWithGradients:
 
     @cached_property
     def _surrogate(self) -> Surrogate:
-        return find_surrogate(self.model)
+        linear = linear_fields(self.model)
+        return find_surrogate(self.model) if linear is None else SourceRatios(LinearSource(linear))

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from concrete_score.protocols import HiddenUnits, LocalFields
 from concrete_score.samplers.couplings import NEVER, LinearFields, linear_fields, marks, values
-from concrete_score.samplers.surrogates import ExactRatios, Relaxable, other_values, relax, relaxes
+from concrete_score.samplers.surrogates import ExactRatios, Local, Relaxable, other_values, relax, relaxes
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
 from concrete_score.targets.boltzmann import RBM
@@ -228,6 +228,32 @@ class DensitySource(_Plain):
             return Look(others.permute(2, 1, 0).contiguous(), local.log_density)
         table = others.new_zeros(*x.shape, len(z) + 1).scatter_(-1, other_values(self.space, x), others)
         return Look(table.permute(2, 1, 0).contiguous(), local.log_density)
+
+
+@dataclass(frozen=True, eq=False)
+class SourceRatios:
+    """What a source sees as a table with the chains first, for kernels that change one site a step."""
+
+    source: RatioSource
+
+    @property
+    def space(self) -> Space:
+        return self.source.space
+
+    @property
+    def passes(self) -> int:
+        return self.source.passes
+
+    def look(self, x: States) -> Local:
+        """In float32."""
+        look = self.source.look(self.source.marks(x))
+        if look.ratios is None or look.log_density is None:  # pragma: no cover - a full look has both
+            raise RuntimeError("a look without ratios")
+        others, value, factors = look.ratios.permute(2, 1, 0), look.log_density, self.source.factors(len(x))
+        if others.shape[-1] > 1:
+            others = others.gather(-1, other_values(self.space, x))
+        others = others.masked_fill(others <= NEVER / 100, -torch.inf)
+        return Local(value, others) if factors is None else Local(value * factors, others * factors[:, None, None])
 
 
 def ratios_of(z: Tensor, fields: Tensor) -> Tensor:

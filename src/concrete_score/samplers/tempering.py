@@ -197,20 +197,18 @@ class Tempering:
     def _swaps(self, value: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Where each place takes its copy from ``(C, R)``, and the share of swaps made ``(R-1,)``."""
         chains, copies = value.shape
-        order = torch.arange(copies, device=value.device).repeat(chains, 1)
+        value, order = value.clone(), torch.arange(copies, device=value.device).repeat(chains, 1)
         made = torch.zeros(copies - 1, dtype=torch.float64, device=value.device)
         unit, gaps = uniform((chains, copies - 1), generator, value.device).log_(), self._gaps.to(value.device)
-        for first in (0, 1):
-            end = first + (copies - first) // 2 * 2
-            if end == first:
-                continue
-            shape = (chains, -1, 2)
-            pairs, both = order[:, first:end].reshape(shape), value[:, first:end].reshape(shape)
-            trade = unit[:, first : end - 1 : 2] < gaps[first : end - 1 : 2] * (both[..., 1] - both[..., 0])
-            made[first : end - 1 : 2] = trade.double().mean(0)
-            order, value = order.clone(), value.clone()
-            order[:, first:end] = torch.where(trade[..., None], pairs.flip(-1), pairs).flatten(1)
-            value[:, first:end] = torch.where(trade[..., None], both.flip(-1), both).flatten(1)
+        for first in (0, 1)[: copies - 1]:
+            cold, warm = slice(first, copies - 1, 2), slice(first + 1, copies, 2)
+            gain = value[:, warm] - value[:, cold]
+            trade = unit[:, cold] < gaps[cold] * gain
+            made[cold] = trade.double().mean(0)
+            for table, apart in ((order, order[:, warm] - order[:, cold]), (value, gain)):
+                moved = apart * trade
+                table[:, cold] += moved
+                table[:, warm] -= moved
         return order, made
 
     def _reorder(self, moved: Any, order: Tensor) -> Any:
@@ -319,10 +317,9 @@ def _equalized(betas: tuple[float, ...], rates: Tensor) -> tuple[float, ...]:
 
 
 def _travelled(was: Tensor, trips: Tensor) -> tuple[Tensor, Tensor]:
-    """Mark the copies at both ends, and count those that come back from the warm one."""
+    """Mark the copies at both ends, in place, and count those that come back from the warm one."""
     trips = trips + (was[:, 0] == WARM)
-    was = was.clone()
     # A copy starts a trip at the cold end: one that has not been there yet is not on its way back.
-    was[:, -1] = torch.where(was[:, -1] == FRESH, FRESH, WARM)
+    was[:, -1].clamp_max_(WARM)
     was[:, 0] = COLD
     return was, trips
