@@ -120,8 +120,8 @@ def compare(problem: Problem, effort: Effort, seed: int = 0, say: Callable[[str]
         patience = 1 if single or name == HOPELESS else problem.patience
         # Kernels of one site a step forget slowly: recording each step would take longer than the step.
         thin = max(1, problem.model.space.num_sites // 40) if single else 1 if structured else problem.thin
-        seconds = effort.yardstick if name == YARDSTICK else effort.seconds
-        own = replace(effort, seconds=seconds * patience)
+        usual = effort.yardstick if name == YARDSTICK else effort.seconds
+        own = replace(effort, seconds=usual * patience)
         g = generator(seed, f"{problem.name} {name}")
         traces[name] = sample(builder(problem.model), begin, problem, own, g, thin)
         if say is not None:

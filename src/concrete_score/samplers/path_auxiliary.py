@@ -135,8 +135,8 @@ class PathAuxiliary:
         mask = None if clamped is None else torch.as_tensor(clamped).expand(len(states), -1)
         memory = PathMemory(*(part.double() for part in self._look(states, mask)))
         with torch.no_grad():  # steps see it in float32, through local fields; the matrix is exact
-            value, sites = self.model.log_density(states).double(), memory.weights.logsumexp(-1)
-            memory = memory._replace(log_density=value, sites=sites)
+            value, total = self.model.log_density(states).double(), memory.weights.logsumexp(-1)
+            memory = memory._replace(log_density=value, sites=total)
         free = [d for d in matrices.free_sites(self.space, clamped) if self.space.sizes[d] > 1]
         move, most = torch.zeros(len(states), len(states), dtype=torch.float64), min(self.longest, len(free))
         for length in range(1, most + 1):
