@@ -56,10 +56,22 @@ def words(shape: tuple[int, ...], generator: torch.Generator, device: torch.devi
     if generator.device.type != "cpu" or count < MANY:
         whole = torch.randint(-(2**31), 2**31, shape, generator=generator, device=generator.device, dtype=torch.int32)
         return whole.to(device, torch.float32)
-    seed = torch.randint(-(2**63), 2**63 - 1, (3,), generator=generator).numpy().view(np.uint64)
-    fast = np.random.SFC64(_Seed(seed))  # type: ignore[arg-type]  # any seed sequence will do
-    raw = fast.random_raw((count + 1) // 2).view(np.int32)
+    raw = _fast_bits(generator).random_raw((count + 1) // 2).view(np.int32)
     return torch.from_numpy(raw[:count]).to(device, torch.float32).view(shape)
+
+
+def fast_numbers(generator: torch.Generator) -> np.random.Generator:
+    """NumPy's fastest randomness, seeded by one draw of a generator of the processor.
+
+    >>> fast_numbers(torch.Generator().manual_seed(0)).random(3).shape
+    (3,)
+    """
+    return np.random.Generator(_fast_bits(generator))
+
+
+def _fast_bits(generator: torch.Generator) -> np.random.SFC64:
+    seed = torch.randint(-(2**63), 2**63 - 1, (3,), generator=generator).numpy().view(np.uint64)
+    return np.random.SFC64(_Seed(seed))  # type: ignore[arg-type]  # any seed sequence will do
 
 
 class _Seed(ISeedSequence):

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from concrete_score.errors import InputError
 from concrete_score.models import DensityScore
 from concrete_score.neighborhoods import hamming
-from concrete_score.randomness import words
 from concrete_score.samplers import (
     Auxiliary,
     Colored,
@@ -27,7 +26,6 @@ from concrete_score.samplers import (
     factorized,
     run,
 )
-from concrete_score.samplers.compiled import Compiled, dense_step
 from concrete_score.samplers.surrogates import ExactRatios, FieldRatios
 from concrete_score.spaces import Space
 from concrete_score.targets import Ising, erdos_renyi, independent_set, pmf, potts, random_rbm, spin_glass
@@ -52,63 +50,26 @@ def test_a_tuned_kernel_is_frozen(kind):
     assert_keeps(before, stationary(model), reversible=True)
 
 
-def compiled_glass(sites=4):
-    return MultiSite(spin_glass(sites, 1.0, seeded(2)), 0.6, compiled=True)
+def test_a_small_dense_model_steps_as_a_large_one(monkeypatch):
+    model, space = spin_glass(4, 1.0, seeded(2)), Space.bits(4)
+    kernel, rows, clamped = MultiSite(model, 0.6), space.enumerate(), torch.tensor([False, True, False, False])
+    cold = Tempering(model, (1.0, 0.4), lambda density: MultiSite(density, 0.6))
+    pairs = cold.product_space.enumerate()
+    for most in (factorized.MOST, 0):
+        monkeypatch.setattr(factorized, "MOST", most)
+        for mask in (None, clamped):
+            assert_counts_follow(step_counts(kernel, rows, 1000, seeded(), mask), kernel.transition_matrix(mask))
+        assert_counts_follow(step_counts(cold, pairs, 300, seeded()), cold.transition_matrix())
 
 
-def plainly(monkeypatch):
-    """Steps of a compiled kernel, without waiting for a compiler."""
-    monkeypatch.setattr(factorized, "DENSE", dense_step)
-
-
-def test_a_compiled_step_is_the_step(monkeypatch):
-    plainly(monkeypatch)
-    kernel, space = compiled_glass(), Space.bits(4)
-    rows, clamped = space.enumerate(), torch.tensor([False, True, False, False])
-    for mask in (None, clamped):
-        counts = step_counts(kernel, rows, 1000, seeded(), mask)
-        assert_counts_follow(counts, kernel.transition_matrix(mask))
-    cold = Tempering(kernel.model, (1.0, 0.4), lambda model: MultiSite(model, 0.6, compiled=True))
-    assert_counts_follow(step_counts(cold, cold.product_space.enumerate(), 300, seeded()), cold.transition_matrix())
-    state, tuned = kernel.init(rows), kernel
-    tuned, state = adapt(tuned, state, seeded(), 20)
-    memory = tuned.step(state, seeded(1))[0].memory
-    again = tuned.init(tuned.step(state, seeded(1))[0].x).memory
-    torch.testing.assert_close(memory.log_stay, again.log_stay, atol=1e-5, rtol=0)
-    assert torch.isfinite(MultiSite(kernel.model, 1e30, compiled=True).step(state, seeded())[0].memory.log_stay).all()
-
-
-def test_without_a_compiler_steps_run_as_they_are(monkeypatch):
-    def broken(function, **options):
-        raise RuntimeError("no C++ compiler found\nmore")
-
-    monkeypatch.setattr(torch, "compile", broken)
-    monkeypatch.setattr(factorized, "DENSE", Compiled(dense_step))
-    kernel = compiled_glass()
-    state = kernel.init(kernel.space.enumerate())
-    with pytest.warns(UserWarning, match="not compiled .no C\\+\\+ compiler found.; they run"):
-        state, _ = kernel.step(state, seeded())
-    kernel.step(state, seeded())  # said once
-    monkeypatch.setattr(factorized, "DENSE", None)
-    lattice = MultiSite(Ising((30, 30), 0.3), compiled=True)  # where it gains nothing it is not done
-    assert lattice.step(lattice.init(lattice.space.uniform(2, seeded())), seeded())[1].passes == 1
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")  # PyTorch's own
-def test_a_compiler_changes_nothing():
-    kernel = compiled_glass(20)
-    state = kernel.init(kernel.space.uniform(50, seeded()))
-    memory = state.memory
-    parts = kernel._dense
-    drawn, unit = (
-        words((20, 50), seeded(), torch.device("cpu")),
-        torch.rand(50, generator=seeded(), dtype=torch.float64),
-    )
-    given = (memory.z[0], memory.stay, memory.log_stay, None, drawn, unit, *parts)
-    with torch.no_grad():
-        for one, other in zip(Compiled(dense_step)(*given), dense_step(*given), strict=True):
-            torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+def test_what_a_small_step_remembers_is_what_a_look_sees():
+    model = spin_glass(20, 1.5, seeded(2))
+    for step_size in (0.2, 1e30):  # odds beyond what float32 holds
+        kernel = MultiSite(model, step_size)
+        state, _ = kernel.step(kernel.init(model.space.uniform(50, seeded())), seeded(1))
+        again = kernel.init(state.x).memory
+        torch.testing.assert_close(state.memory.log_stay, again.log_stay, atol=1e-4, rtol=1e-6)
+        torch.testing.assert_close(state.memory.stay, again.stay, atol=1e-6, rtol=0)
 
 
 def test_an_adapted_ladder_is_frozen():

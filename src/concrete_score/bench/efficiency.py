@@ -22,8 +22,8 @@ from concrete_score.samplers.multi_site import Sized
 YARDSTICK = "textbook"
 """The name of the bare loop among the kernels."""
 HIDDEN = "multi_site, fields hidden"
-HOPELESS = "path_auxiliary"
-"""Where others are given more time: here its steps are so long that more would not tell."""
+BRIEF = "path_auxiliary"
+"""Not given more time where others are: its steps are so long that it would not tell."""
 BLOCK = 0.02
 """Seconds of processor time that are measured at once."""
 
@@ -117,7 +117,7 @@ def compare(problem: Problem, effort: Effort, seed: int = 0, say: Callable[[str]
     traces: dict[str, Traces] = {}
     for name, builder in _builders(problem).items():
         single, structured = name in SINGLE, name in problem.structured
-        patience = 1 if single or name == HOPELESS else problem.patience
+        patience = 1 if single or name == BRIEF else problem.patience
         # Kernels of one site a step forget slowly: recording each step would take longer than the step.
         thin = max(1, problem.model.space.num_sites // 40) if single else 1 if structured else problem.thin
         usual = effort.yardstick if name == YARDSTICK else effort.seconds

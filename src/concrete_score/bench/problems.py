@@ -52,8 +52,6 @@ GRADIENT: Mapping[str, Builder] = {
     "path_auxiliary": PathAuxiliary,
 }
 """Informed by all single-site ratios, many sites a step."""
-COMPILED: Mapping[str, Builder] = {"multi_site, compiled": partial(MultiSite, compiled=True)}
-"""Where that pays."""
 SINGLE: Mapping[str, Builder] = {"mh": MetropolisHastings, "gwg": GibbsWithGradients}
 """One site a step."""
 TEMPERED: Mapping[str, Builder] = {"tempering": partial(Tempering, inverse_temperatures=LADDER, kernel=Sweep)}
@@ -76,16 +74,14 @@ class Problem:
     hidden: Any = field(default=None, repr=False)
     """The same density without its local fields, where that is compared too."""
     patience: float = 1.0
-    """How many times the usual time its chains are given, where they remember for long."""
-    compiled: Mapping[str, Builder] = field(default_factory=dict, repr=False)
-    """Gradient kernels whose steps are compiled."""
+    """How many times the usual time its chains are given: more where they remember for long, less where no promise is."""
     thin: int = 1
     """Steps from one record to the next, of kernels that need many of them."""
 
     @property
     def kernels(self) -> dict[str, Builder]:
         """All that are compared beside the textbook loop, by name."""
-        return {**GRADIENT, **self.compiled, **self.structured, **SINGLE}
+        return {**GRADIENT, **self.structured, **SINGLE}
 
 
 def ising(coupling: float, side: int = 30) -> Problem:
@@ -123,7 +119,8 @@ def potts_lattice(states: int, coupling: float, side: int = 30) -> Problem:
         return functional.one_hot(x, states).double().mean(-2).square().sum(-1)
 
     name = f"Potts {side}×{side}, {states} states, at {coupling:g}"
-    return Problem(name, potts((side, side), states, coupling), energy, slow, {"colored": Colored})
+    patience = 1.0 if states < 8 else 0.5
+    return Problem(name, potts((side, side), states, coupling), energy, slow, {"colored": Colored}, patience=patience)
 
 
 def glass(sites: int = 100, inverse_temperature: float = 1.5) -> Problem:
@@ -141,7 +138,7 @@ def glass(sites: int = 100, inverse_temperature: float = 1.5) -> Problem:
         return ((2 * x.float() - 1) @ strongest).square()
 
     name, hidden = f"spin glass of {sites} at {inverse_temperature:g}", _hidden(model.space, energy)
-    return Problem(name, model, energy, slow, {**TEMPERED, "sweep": Sweep}, hidden=hidden, compiled=COMPILED)
+    return Problem(name, model, energy, slow, {**TEMPERED, "sweep": Sweep}, hidden=hidden, patience=2.0, thin=2)
 
 
 def digits_rbm(hidden: int, steps: int = 500) -> Problem:
@@ -156,7 +153,7 @@ def digits_rbm(hidden: int, steps: int = 500) -> Problem:
     def energy(x: Tensor) -> Tensor:
         return x @ bias + functional.softplus(x @ weights + inner).sum(-1)
 
-    kernels, patience = {"auxiliary": Auxiliary}, 3.0 if hidden < 100 else 1.0
+    kernels, patience = {"auxiliary": Auxiliary}, 3.0 if hidden < 100 else 0.5
     return Problem(f"RBM 784×{hidden}", model, energy, _magnetization, kernels, patience=patience, thin=4)
 
 
@@ -175,7 +172,7 @@ def factorial_hmm(times: int = 100, chains: int = 10) -> Problem:
         return start + along - (seen - bits @ weights).square().sum(-1) / (2 * model.noise**2)
 
     name, kernels = f"factorial HMM {times}×{chains}", {"colored": Colored, "sweep": Sweep}
-    return Problem(name, model, energy, _magnetization, kernels, model.mean_log_density())
+    return Problem(name, model, energy, _magnetization, kernels, model.mean_log_density(), patience=0.5)
 
 
 PROBLEMS: Mapping[str, Callable[[], Problem]] = {

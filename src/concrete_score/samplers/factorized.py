@@ -17,9 +17,9 @@ from concrete_score.protocols import Info, State
 from concrete_score.randomness import float_uniform, uniform, words
 from concrete_score.samplers import matrices
 from concrete_score.samplers.base import accept, check_log_density, check_moves, check_start
-from concrete_score.samplers.compiled import DENSE
 from concrete_score.samplers.couplings import NEVER, MarkedState
-from concrete_score.samplers.ratio_sources import Look, RatioSource, find_source
+from concrete_score.samplers.ratio_sources import LinearSource, Look, RatioSource, find_source
+from concrete_score.samplers.small import MOST, DenseStep
 from concrete_score.samplers.surrogates import check_density, other_values
 from concrete_score.spaces import Space
 
@@ -97,10 +97,11 @@ class Factorized:
         """Whether odds are proportional to the root of the ratio."""
         return False
 
-    @property
-    def _dense(self) -> tuple[Tensor, ...] | None:
-        """What a compiled step needs, where one was asked for and pays."""
-        return None
+    @cached_property
+    def _small(self) -> DenseStep | None:
+        """The whole step of a small dense model, where odds are ``α √ratio`` and sites are bits."""
+        source = self._source
+        return DenseStep.of(source.linear, self.step_size) if self._lean and isinstance(source, LinearSource) else None
 
     @property
     def space(self) -> Space:
@@ -117,12 +118,18 @@ class Factorized:
             check_log_density(look.log_density, states)
         return State(states, mask, self._precisely(self._remember(z, look, held)))
 
-    @torch.no_grad()
     def step(self, state: State, generator: torch.Generator) -> tuple[State, Info]:
         """One proposal for all sites of every chain; one look, at the proposals."""
         here: FactorizedMemory = state.memory
-        if self._dense is not None:
-            return self._compiled_step(self._dense, state, generator)
+        if self._small is not None and here.stay.numel() <= MOST and generator.device.type == "cpu":
+            z, stay, log_stay, accepted = self._small(here.z, here.stay, here.log_stay, here.held, generator)
+            known = FactorizedMemory(z, stay, log_stay, None, None, None, None, here.held)
+            return MarkedState(None, state.clamped, known), Info(accepted, 1)
+        return self._step(state, generator)
+
+    @torch.no_grad()
+    def _step(self, state: State, generator: torch.Generator) -> tuple[State, Info]:
+        here: FactorizedMemory = state.memory
         z, change = self._draw(here, generator)
         there = self._remember(z, self._source.look(z, not self._cancels), here.held)
         gain = self._log_accept(here, there, change)
@@ -132,20 +139,6 @@ class Factorized:
             here, there = self._precisely(here), self._precisely(there)
             accepted = accept(self._log_accept(here, there, change), generator)
         return MarkedState(None, state.clamped, _choose(accepted, there, here)), Info(accepted, self._source.passes)
-
-    def _compiled_step(self, parts: tuple[Tensor, ...], state: State, generator: torch.Generator) -> tuple[State, Info]:
-        """The same in one call."""
-        here, (bias, matrix, factor, log_step) = state.memory, parts
-        chains = here.z.shape[-1]
-        drawn = words(tuple(here.stay.shape), generator, here.stay.device)
-        unit = uniform((chains,), generator, here.stay.device)
-        factors = factor if len(factor) == 1 else factor.repeat(chains // len(factor))
-        z, stay, log_stay, accepted = DENSE(
-            here.z[0], here.stay, here.log_stay, here.held, drawn, unit, bias, matrix, factors, log_step
-        )
-        return MarkedState(None, state.clamped, here._replace(z=z[None], stay=stay, log_stay=log_stay)), Info(
-            accepted, 1
-        )
 
     def transition_matrix(self, clamped: Tensor | None = None) -> Tensor:
         """``P`` ``(S, S)``, from the formula of Q at all pairs of states; ``clamped`` is ``(D,)``."""

@@ -4,7 +4,6 @@ See docs/mathematics.md, "Informed proposals".
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from math import exp, log
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
@@ -13,11 +12,9 @@ from torch import Tensor
 
 from concrete_score.errors import InputError
 from concrete_score.protocols import Info, State
-from concrete_score.samplers.compiled import dense_parts
 from concrete_score.samplers.couplings import NEVER
 from concrete_score.samplers.factorized import Factorized, Odds
 from concrete_score.samplers.informed import find_balancing
-from concrete_score.samplers.ratio_sources import LinearSource
 
 TARGET_ACCEPTANCE = 0.57
 """Where informed moves in many dimensions gain most (the optimum of Langevin proposals)."""
@@ -37,8 +34,6 @@ class MultiSite(Factorized):
         model: a density model.
         step_size: α, about the odds of changing a site whose change costs nothing.
         balancing: a name of `BALANCING`.
-        compiled: steps through `torch.compile` where that pays, on dense pairwise models of bits; the first step then
-            takes some seconds. Without a compiler, a warning and steps as they are.
 
     Raises:
         InputError: the model has no log-density, or the step size is not positive.
@@ -53,7 +48,6 @@ class MultiSite(Factorized):
     model: Any
     step_size: float = 0.1
     balancing: str = "sqrt"
-    compiled: bool = False
 
     name: ClassVar[str] = "multi_site"
     largest: ClassVar[float] = 1.0
@@ -66,13 +60,6 @@ class MultiSite(Factorized):
     @property
     def _balanced(self) -> bool:
         return self.balancing == "sqrt"
-
-    @cached_property
-    def _dense(self) -> tuple[Tensor, ...] | None:
-        source = self._source
-        if not (self.compiled and self._lean and isinstance(source, LinearSource)):
-            return None
-        return dense_parts(source.linear, log(self.step_size))
 
     def _odds(self, ratios: Tensor, current: Tensor | None, wanted: bool = True) -> Odds:
         """``α g(r)``."""

@@ -36,7 +36,7 @@ FIVE = (1.0, 0.84, 0.68, 0.52, 0.36)
 TEMPERATURES = (0.6, 0.12)
 """Of the independent sets, for both ways: from where nodes come and go to where an edge inside hardly ever stays."""
 
-LONGER = 3
+LONGER = 2
 """How many times our steps the textbook loop is given: they are cheaper, and it is to have as much time."""
 
 
