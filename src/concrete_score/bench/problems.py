@@ -74,7 +74,7 @@ class Problem:
     hidden: Any = field(default=None, repr=False)
     """The same density without its local fields, where that is compared too."""
     patience: float = 1.0
-    """How many times the usual time its chains are given: more where they remember for long, less where no promise is."""
+    """How many times the usual time its chains are given; more where they remember for long."""
     thin: int = 1
     """Steps from one record to the next, of kernels that need many of them."""
 
