@@ -42,7 +42,7 @@ class Effort:
     seconds: float = 6.0
     """Of processor time, at most, for the draws of one kernel."""
     yardstick: float = 30.0
-    """Likewise for the textbook loop, against which all are held."""
+    """Likewise for the textbook loop, against which all are held, and for what takes as long a step."""
     turns: int = 25
     """Blocks of steps of every kernel that are timed, in turn."""
 
@@ -120,7 +120,7 @@ def compare(problem: Problem, effort: Effort, seed: int = 0, say: Callable[[str]
         patience = 1 if single or name == BRIEF else problem.patience
         # Kernels of one site a step forget slowly: recording each step would take longer than the step.
         thin = max(1, problem.model.space.num_sites // 40) if single else 1 if structured else problem.thin
-        usual = effort.yardstick if name == YARDSTICK else effort.seconds
+        usual = effort.yardstick if name in (YARDSTICK, HIDDEN) else effort.seconds
         own = replace(effort, seconds=usual * patience)
         g = generator(seed, f"{problem.name} {name}")
         traces[name] = sample(builder(problem.model), begin, problem, own, g, thin)
