@@ -25,7 +25,7 @@ def measured(per_second=50.0):
     more = {
         "cost": {"colored, slope in sites": 1.0, "colored, by sites": {"900": 1.0}},
         "tempering_cost": {"over_before": 0.1, "over_apart": 0.2},
-        "single_flips": {"time": 1.0},
+        "single_flips": {"time": 1.0, "time_error": 0.1},
         "independent_sets": {
             "gain": 0.5, "gain_error": 0.1, "ours": 44.0, "textbook": 43.5, "seconds_a_graph": 1.0,
             "textbook_seconds_a_graph": 1.0, "sets": {"ours": [44]},

@@ -147,6 +147,7 @@ def text(rows: Rows, titles: Mapping[str, str], more: Mapping[str, Any]) -> str:
         "Milliseconds of processor time; by sites with 64 chains, by chains with the fewest sites.",
         table(["", *([" "] * (width - 1))], [line + [""] * (width - len(line)) for line in lines]),
         "Slopes: " + ", ".join(f"{key} {value:.3g}" for key, value in costs.items() if "slope" in key) + ".",
+        _tempering(more["tempering_cost"], more["single_flips"]),
         "## Independent sets, and the sandwich",
         _sets(more["independent_sets"]),
         _sandwich(more["sandwich"]),
@@ -164,6 +165,14 @@ def _line(row: Mapping[str, Any]) -> list[str]:
         *(UNKNOWN if row[key] is None else number(row[key]) for key in ("per_second", "slow_per_second", "per_pass")),
         UNKNOWN if row["z"] is None else number(row["z"], 2),
     ]
+
+
+def _tempering(cost: Mapping[str, Any], single: Mapping[str, Any]) -> str:
+    return (
+        f"A step of five temperatures in one batch takes {cost['over_before']:.2f} of the time of one by one by gradients, "
+        f"as before, and {cost['over_apart']:.2f} of one by one by the same local fields. Single informed flips remember "
+        f"the energy of the lattice in a field for {number(single['time'])} ± {number(single['time_error'], 2)} steps."
+    )
 
 
 def _sets(found: Mapping[str, Any]) -> str:
