@@ -169,9 +169,10 @@ def _line(row: Mapping[str, Any]) -> list[str]:
 
 def _tempering(cost: Mapping[str, Any], single: Mapping[str, Any]) -> str:
     return (
-        f"A step of five temperatures in one batch takes {cost['over_before']:.2f} of the time of one by one by gradients, "
-        f"as before, and {cost['over_apart']:.2f} of one by one by the same local fields. Single informed flips remember "
-        f"the energy of the lattice in a field for {number(single['time'])} ± {number(single['time_error'], 2)} steps."
+        f"A step of five temperatures in one batch takes {cost['over_before']:.2f} of the time of one by one by "
+        f"gradients, as before, and {cost['over_apart']:.2f} of one by one by the same local fields. Single informed "
+        f"flips remember the energy of the lattice in a field for {number(single['time'])} ± "
+        f"{number(single['time_error'], 2)} steps."
     )
 
 
