@@ -119,7 +119,7 @@ def potts_lattice(states: int, coupling: float, side: int = 30) -> Problem:
         return functional.one_hot(x, states).double().mean(-2).square().sum(-1)
 
     name = f"Potts {side}×{side}, {states} states, at {coupling:g}"
-    patience = 1.0 if states < 8 else 0.5
+    patience = 1.0 if states < 8 else 0.25
     return Problem(name, potts((side, side), states, coupling), energy, slow, {"colored": Colored}, patience=patience)
 
 
@@ -153,7 +153,7 @@ def digits_rbm(hidden: int, steps: int = 500) -> Problem:
     def energy(x: Tensor) -> Tensor:
         return x @ bias + functional.softplus(x @ weights + inner).sum(-1)
 
-    kernels, patience = {"auxiliary": Auxiliary}, 3.0 if hidden < 100 else 0.5
+    kernels, patience = {"auxiliary": Auxiliary}, 3.0 if hidden < 100 else 0.25
     return Problem(f"RBM 784×{hidden}", model, energy, _magnetization, kernels, patience=patience, thin=4)
 
 
