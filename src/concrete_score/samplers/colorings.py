@@ -94,6 +94,10 @@ def _as_colors(colors: Any, sites: int) -> Tensor:
     return given.long().unique(return_inverse=True)[1]  # type: ignore[no-untyped-call, no-any-return]
 
 
+PATIENT = 2**23
+"""Sites times edges up to which colors are chosen by saturation, a second's work; beyond, by degree."""
+
+
 def _check_coloring(colors: Tensor, edges: Tensor) -> None:
     clash = (colors[edges[:, 0]] == colors[edges[:, 1]]).nonzero()
     if len(clash):
@@ -116,7 +120,7 @@ def _color(sites: int, edges: Tensor) -> Tensor:
     try:
         found = nx.bipartite.color(graph)
     except nx.NetworkXError:  # an odd cycle
-        found = nx.greedy_color(graph, "DSATUR" if sites <= 5000 else "largest_first")
+        found = nx.greedy_color(graph, "DSATUR" if sites * len(edges) <= PATIENT else "largest_first")
     colors = torch.empty(sites, dtype=torch.int64)
     colors[list(found)] = torch.tensor(list(found.values()))
     # A lonely site has any color; together they should start at 0.
