@@ -48,7 +48,7 @@ class Effort:
 
 
 FULL = Effort()
-QUICK = Effort(chains=16, tuning=60, burn_in=200, seconds=0.5, yardstick=0.5, turns=3)
+QUICK = Effort(chains=16, tuning=60, burn_in=200, seconds=0.5, yardstick=2.0, turns=3)
 
 
 class Traces(NamedTuple):
