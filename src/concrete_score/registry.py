@@ -60,6 +60,7 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
             "noise.families:binarized_gaussian", "rounded Gaussian noise on bits: exactly a bit flip", "C.4"
         ),
         "symmetric": Entry("noise.families:symmetric", "the same for all values, by log-probabilities a level"),
+        "absorbing": Entry("noise.absorbing:absorbing", "a site keeps its value or becomes unknown: masked diffusion"),
         "log_snr": Entry("noise.families:log_snr", "levels even in the logarithm of the signal-to-noise ratio"),
     },
     "formats": {
@@ -96,6 +97,7 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "mlp": Entry("models.score:mlp", "a shallow tanh network that gives all ratios in one pass", "5.2, C.1"),
         "made": Entry("models.made:made", "a masked autoregressive density, exact and normalized", "5.4, C.3"),
         "energy": Entry("models.densities:energy", "a network that gives an unnormalized log-density"),
+        "potts": Entry("models.potts:potts", "fields of all sites and couplings of all pairs; unnormalized"),
         "unet": Entry(
             "models.unet:unet", "a convolutional score network for images, given the noise level", "5.5, C.4"
         ),
@@ -146,6 +148,9 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "denoising": Entry("objectives.build:denoising", "denoising Concrete score matching", "4.3"),
         "noisy": Entry("objectives.denoising:noisy", "ratios matched on corrupted rows, level by level", "5.5, C.4"),
         "clean_value": Entry("objectives.denoising:clean_value", "the cross-entropy of each site's clean value"),
+        "pseudo_likelihood": Entry(
+            "objectives.build:pseudo_likelihood", "the log-loss of each site given the others; on bits half of logistic"
+        ),
         "maximum_likelihood": Entry("objectives.build:maximum_likelihood", "for normalized models", "B.1"),
     },
     "kernels": {
@@ -173,6 +178,12 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "heat_bath": Entry("samplers.annealed:annealed_heat_bath", "many sites at once, level by level; unadjusted"),
         "ancestral": Entry("samplers.annealed:reverse_chain", "the noise run backwards, a pass a level; unadjusted"),
         "corrected": Entry("samplers.annealed:corrected_chain", "the same with moves at each level; for in-painting"),
+    },
+    "unmasking": {
+        "one_site": Entry("samplers.unmasking:one_site", "one random site a pass: exact for the any-order model"),
+        "ancestral": Entry("samplers.unmasking:reverse", "the noise run backwards, several sites a pass; unadjusted"),
+        "confidence": Entry("samplers.unmasking:confidence", "the surest sites of each pass first; unadjusted"),
+        "corrected": Entry("samplers.unmasking:corrected", "some sites hidden again at each pass; unadjusted"),
     },
     "experiments": {
         "figure1": Entry("experiments.figure1:run", "every neighborhood as a directed graph", "3.1, figure 1"),

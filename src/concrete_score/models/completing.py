@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from concrete_score.errors import InputError, Option
+from concrete_score.models.masked import Masked
 from concrete_score.randomness import uniform
 from concrete_score.shapes import PerState, States
 from concrete_score.spaces import Space
@@ -127,6 +128,8 @@ def check_completes(model: Any, observed: Tensor) -> None:
     Raises:
         InputError: it says what to do with them instead.
     """
+    if isinstance(model, Masked):  # what is blank is unknown, and never filled
+        return
     few = hasattr(model, "log_density") and bool((count_completions(model.space, observed) <= FEW).all())
     if not few and not can_draw_blanks(model):
         raise InputError(

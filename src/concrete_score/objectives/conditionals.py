@@ -1,6 +1,7 @@
-"""Objectives written in a model's site conditionals ``q(ξ_i | x_\\i)``: ratio matching and discrete marginalization.
+"""Objectives written in a model's site conditionals ``q(ξ_i | x_\\i)``.
 
-Both come as first published, where the minimizer ignores the data, and as corrected (paper, appendix D). On bits with
+Pseudo-likelihood is their log-loss, on bits half of ``logistic`` on flips. Ratio matching and discrete marginalization
+come as first published, where the minimizer ignores the data, and as corrected (paper, appendix D). On bits with
 flips the corrected ones are known already (docs/mathematics.md, "Bits: which objectives coincide"): ratio matching is
 the divergence ``f = 1 / (1 + r)``, discrete marginalization is Concrete score matching, ``s² - 2/s - 3`` a flip.
 """
@@ -11,9 +12,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from concrete_score.errors import InputError, check_count
-from concrete_score.protocols import DensityModel
+from concrete_score.protocols import DensityModel, LocalFields
 from concrete_score.shapes import PerState, PerStateTable, States
 from concrete_score.spaces import Space, check_same_space
 from concrete_score.targets.pmf import expectation
@@ -95,6 +97,11 @@ class SiteConditionalObjective:
         return expectation(pmf, self.loss(model, draws))
 
 
+def pseudo_likelihood(space: Space, sites: int | None = None) -> SiteConditionalObjective:
+    """``-Σ_i log q(x_i | x_\\i)`` (Besag, 1975), by which Potts models of protein families are fitted."""
+    return SiteConditionalObjective("pseudo_likelihood", log_loss, space, sites)
+
+
 def ratio_matching_multiclass(space: Space, sites: int | None = None) -> SiteConditionalObjective:
     """The corrected multi-class objective, the paper's *Ratio-fixed*."""
     return SiteConditionalObjective("ratio_matching_multiclass", ratio_loss, space, sites)
@@ -118,8 +125,12 @@ def discrete_marginalization_uncorrected(space: Space, sites: int | None = None)
 def site_log_conditionals(model: DensityModel, x: Tensor, site: Tensor, chunk: int = CHUNK) -> tuple[Tensor, Tensor]:
     """``log q(v | x_\\i)`` of every value at the given sites ``(B, m, V)``, and which values exist; -inf beyond.
 
-    All values of a site are evaluated together; rows go in chunks, so that memory stays bounded.
+    By formula where the model knows its local fields. Otherwise all values of a site are evaluated together; rows go in
+    chunks, so that memory stays bounded.
     """
+    if isinstance(model, LocalFields):
+        table = functional.pad(model.local_fields(x), (1, 0)).log_softmax(-1)
+        return _at_sites(table, site), _at_sites(torch.isfinite(table.detach()), site)
     sizes = model.space.sizes_tensor(x.device)
     value = torch.arange(max(model.space.sizes), device=x.device)
     exists = value < sizes[site][..., None]
@@ -134,6 +145,18 @@ def site_log_conditionals(model: DensityModel, x: Tensor, site: Tensor, chunk: i
         density: Tensor = model.log_density(edited)
         parts.append(density.masked_fill(~exists[start : start + step], -torch.inf).log_softmax(-1))
     return torch.cat(parts), exists
+
+
+def _at_sites(table: Tensor, site: Tensor) -> Tensor:
+    """The rows of a table ``(B, D, V)`` at some sites ``(B, m)``; the table itself where they are all, in order."""
+    if site.shape[1] == table.shape[1] and site.stride(0) == 0:
+        return table
+    return table.gather(1, site[..., None].expand(*site.shape, table.shape[-1]))
+
+
+def log_loss(log_q: Tensor, own: Tensor, exists: Tensor) -> Tensor:
+    """``-log q(x_i | x_\\i)``."""
+    return -log_q.gather(-1, own[..., None]).squeeze(-1)
 
 
 def ratio_loss(log_q: Tensor, own: Tensor, exists: Tensor) -> Tensor:
