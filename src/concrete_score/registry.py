@@ -72,12 +72,16 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "npz": Entry("data.formats:npz", "a NumPy archive: array x, for images also labels y and a mask of blanks"),
         "idx": Entry("data.formats:idx", "images as MNIST has them; only read"),
         "arff": Entry("data.formats:arff", "ARFF tables of nominal attributes; only read"),
+        "fasta": Entry("data.formats:fasta", "sequences, aligned or not"),
+        "a2m": Entry("data.formats:a2m", "an alignment with insertions in small letters; only read"),
+        "text": Entry("data.formats:text", "lines of text"),
         "png": Entry("data.formats:png", "a grid of images; only written"),
     },
     "codecs": {
         "table": Entry("codecs.table:TableCodec", "rows and columns, one site a column"),
         "integers": Entry("codecs.integers:IntegersCodec", "arrays of whole numbers, as early runs kept them"),
         "image": Entry("codecs.image:ImageCodec", "images of bits or grey levels, one site a pixel"),
+        "sequence": Entry("codecs.sequence:SequenceCodec", "sequences of letters or words, one site a position"),
     },
     "columns": {
         "categories": Entry("codecs.columns:Categories", "the distinct texts, whole numbers or booleans of a column"),
@@ -98,6 +102,9 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "made": Entry("models.made:made", "a masked autoregressive density, exact and normalized", "5.4, C.3"),
         "energy": Entry("models.densities:energy", "a network that gives an unnormalized log-density"),
         "potts": Entry("models.potts:potts", "fields of all sites and couplings of all pairs; unnormalized"),
+        "transformer": Entry(
+            "models.transformer:transformer", "attention over all sites, with any head and noise; or causal, a density"
+        ),
         "unet": Entry(
             "models.unet:unet", "a convolutional score network for images, given the noise level", "5.5, C.4"
         ),
@@ -223,6 +230,7 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "samplers": Entry(
             "experiments.samplers:run", "every kernel on nine problems beside a textbook DMALA loop", "3.3"
         ),
+        "mutations": Entry("experiments.mutations:run", "a planted Potts model, and a protein family against an assay"),
         "estimators": Entry("experiments.estimators:run", "the noise of each way to draw edges, at equal cost", "4.2"),
     },
 }

@@ -26,3 +26,6 @@ from concrete_score.models.score import ScoreAtLevel as ScoreAtLevel
 from concrete_score.models.score import ScoreNetwork as ScoreNetwork
 from concrete_score.models.score import Trunk as Trunk
 from concrete_score.models.score import mlp as mlp
+from concrete_score.models.transformer import CausalTransformer as CausalTransformer
+from concrete_score.models.transformer import Transformer as Transformer
+from concrete_score.models.transformer import transformer as transformer

@@ -59,7 +59,8 @@ class Masked(ABC):
 
         def ratios(rows: Tensor) -> Tensor:
             copies = self.noise.hide(rows[:, None].expand(-1, sites, -1), one.expand(len(rows), -1, -1))
-            table = self.clean_log_probs(copies.flatten(0, 1)).reshape(len(rows), sites, sites, -1)
+            flat = self.clean_log_probs(copies.flatten(0, 1))
+            table = flat.reshape(len(rows), sites, sites, flat.shape[-1])
             table = table.diagonal(dim1=1, dim2=2).transpose(1, 2)  # each copy's own hidden site: (n, D, V)
             other = rank + (rank >= rows[:, site])
             now = table.gather(-1, rows[..., None].long()).squeeze(-1)
@@ -155,7 +156,7 @@ class IdealMasked(Masked):
 
         rows = x.reshape(-1, self.space.num_sites)
         found = in_chunks(marginals, self._member.numel(), rows)
-        return self._shown(x, found.reshape(*x.shape, -1))
+        return self._shown(x, found.reshape(*x.shape, found.shape[-1]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,6 +52,14 @@ class Potts(nn.Module):
 
     starts_from_rows = True
 
+    @staticmethod
+    def suited_l2(space: Space, rows: float) -> float:
+        """A penalty that suits an effective number of rows: 0.01 (D - 1) (V - 1) of each squared coupling, over rows.
+
+        What is customary for protein families (Hopf et al., 2017); each coupling stands in the matrix twice.
+        """
+        return 0.01 * max(1, space.num_sites - 1) * (max(space.sizes) - 1) / (2 * max(rows, 1.0))
+
     @torch.no_grad()
     def start_from(self, rows: States, observed: Tensor | None = None, weights: Tensor | None = None) -> None:
         """Independent sites with the frequencies of the rows ``(N, D)``: of ``observed`` cells, by ``weights``."""

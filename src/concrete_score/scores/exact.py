@@ -77,7 +77,8 @@ def _field_ratios(density: LocalFields, neighborhood: SiteNeighborhood, x: Tenso
     slot = torch.arange(neighborhood.num_slots, device=x.device).expand(*x.shape[:-1], -1)
     site, value = neighborhood.edit(x[..., None, :].expand(*slot.shape, -1), slot)
     here = table.gather(-1, x.long()[..., None]).squeeze(-1).gather(-1, site)
-    there = table.flatten(-2).gather(-1, site * table.shape[-1] + value)
+    # What an invalid slot leads to is masked, whatever it is.
+    there = table.flatten(-2).gather(-1, site * table.shape[-1] + value.clamp(0, table.shape[-1] - 1))
     return torch.where(neighborhood.valid(x), there - here, 0.0)
 
 

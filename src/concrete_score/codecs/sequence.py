@@ -1,0 +1,372 @@
+"""Sequences: one site a letter (or word); alignments column by column, others filled up with a value never shown."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from concrete_score.codecs.alphabets import LONGEST, TOKENS, SequenceOptions, alphabet_of
+from concrete_score.codecs.base import (
+    Codec,
+    check_choice,
+    check_kind,
+    is_data,
+    kept_rows,
+    options_of,
+    refuse_other_kind,
+)
+from concrete_score.codecs.conditions import Condition
+from concrete_score.data.frame import DRAW, Array, Form
+from concrete_score.data.sequences import Sequences, first_number, matched
+from concrete_score.defaults import MISSING, UNKNOWN
+from concrete_score.errors import InputError, Option, Part
+from concrete_score.protocols import Encoded
+from concrete_score.shapes import States
+from concrete_score.spaces import Space
+from concrete_score.training.choice import Choice, choose_for_sequences
+
+END = "<end>"
+"""What fills a sequence up to the longest; modelled, and never shown in one."""
+TOGETHER = 2**10
+"""Sequences compared with all others at a time."""
+
+
+@dataclass(frozen=True)
+class SequenceCodec(Codec):
+    """Letters of an alphabet at every site, the same alphabet everywhere.
+
+    Args:
+        symbols: the values in order; of sequences of different lengths the last is `END`.
+        length: sites.
+        blanks: letters that count as blank.
+        tokens: one of `TOKENS`.
+        window: tokens an example, where lines run on.
+        width: of an alignment, the columns of its file; ``columns`` are those that are kept.
+        columns: ``(D,)``, or none for all.
+        numbers: what the sites are called ``(D,)``, or none for 1, 2, ….
+        identity: see `SequenceOptions.identity`.
+        form: ``fasta, a2m`` or ``text``.
+
+    >>> codec = SequenceCodec.infer(Sequences(("ACG", "AC"), "x"), {})
+    >>> codec.symbols, codec.encode(["AC", "GGT"][:1]).states.tolist()
+    (('A', 'C', 'G', 'T', '<end>'), [[0, 1, 4]])
+    >>> codec.decode(torch.tensor([[3, 0, 4]])).texts
+    ('TA',)
+    """
+
+    symbols: tuple[str, ...]
+    length: int
+    blanks: str = ""
+    tokens: str = TOKENS[0]
+    window: int | None = None
+    width: int | None = None
+    columns: tuple[int, ...] = ()
+    numbers: tuple[int, ...] = ()
+    identity: float | None = None
+    form: str = "fasta"
+    kind = "sequence"
+    noun = "sequences"
+    site_noun = "positions"
+    missing = "drop"
+    precise = False
+    from_noise = True
+
+    @property
+    def output_format(self) -> str:
+        """FASTA, or text."""
+        return "text" if self.form == "text" else "fasta"
+
+    @property
+    def padded(self) -> bool:
+        """Whether sequences have different lengths."""
+        return self.symbols[-1] == END
+
+    @cached_property
+    def space(self) -> Space:
+        return Space((len(self.symbols),) * self.length)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Numbers, counted from 1 or as the focus sequence has them."""
+        return tuple(map(str, self.numbers or range(1, self.length + 1)))
+
+    @classmethod
+    def infer(cls, data: Any, options: Mapping[str, Any]) -> "SequenceCodec":
+        """The codec of sequences to learn from.
+
+        Raises:
+            InputError: letters outside the alphabet, an absent focus sequence, or no letter at all.
+        """
+        chosen = options_of(SequenceOptions, options, "sequences")
+        given = cls.accept(data)
+        if chosen.focus is not None and given.form.kind != "a2m":
+            raise InputError("an alignment in A2M", f"a {given.form.kind} file", Option("focus"), "leave it out")
+        blank = cls((END,), 1, tokens=chosen.tokens, window=chosen.window, form=given.form.kind)
+        given = blank._examples(given)
+        rows = blank._tokens(given)
+        symbols, blanks = alphabet_of(rows, given, chosen)
+        lengths = {len(row) for row in rows}
+        if max(lengths, default=0) < 1:
+            raise InputError("sequences of at least one letter", "none", where=given.where)
+        same, length = len(lengths) == 1, max(lengths)
+        found = replace(
+            blank,
+            symbols=symbols if same else (*symbols, END),
+            length=length,
+            blanks=blanks,
+            identity=chosen.identity,
+            width=length if same and given.form.kind != "text" else None,
+        )
+        return found._focused(given, chosen.focus) if given.form.kind == "a2m" else found
+
+    @classmethod
+    def accept(cls, data: Any, where: str = "data") -> Sequences:
+        """Sequences, or a list of texts."""
+        if isinstance(data, Sequences):
+            return data
+        if is_data(data):
+            refuse_other_kind(data, "sequences (FASTA, A2M or text)")
+        if isinstance(data, str) or not all(isinstance(each, str) for each in data):
+            raise InputError("a list of texts", type(data).__name__, where=where)
+        return Sequences(tuple(data), where, form=Form("text"))
+
+    def encode(self, data: Any, *, missing: str = "refuse", unknown: str = "refuse") -> Encoded:
+        """Sequences to states; letters outside the alphabet are unknown, those that stand for several are blank.
+
+        Raises:
+            InputError: another length, a letter outside the alphabet (sequence and position are named), or blanks.
+        """
+        check_choice(missing, MISSING, "missing")
+        check_choice(unknown, UNKNOWN, "unknown")
+        given = self._examples(self.accept(data))
+        cells = np.stack([self._row(given, row, tokens) for row, tokens in enumerate(self._tokens(given))])
+        blank, strange = cells == _BLANK, cells == _UNKNOWN
+        skipped = strange.any(1) if unknown == "skip" else np.zeros(len(cells), bool)
+        if strange.any() and unknown != "skip":
+            row, site = (int(k) for k in np.argwhere(strange)[0])
+            letter = self._placed(given, row, self._tokens(given)[row])[site]
+            where = f"{given.where}: {given.called(row)}, position {self.names[site]}"
+            raise InputError(f"letters of {self._shown_alphabet}", repr(letter), where, Option("unknown", "skip"))
+        if blank.any() and missing not in ("drop", "unobserved"):
+            came = f"{int(blank.sum())} in {int(blank.any(1).sum())} of {len(cells)}"
+            fix = [Option("missing", "drop"), Option("missing", "unobserved")]
+            raise InputError("no blank or ambiguous letters", came, given.where, fix)
+        dropped = blank.any(1) & ~skipped if missing == "drop" else np.zeros(len(cells), bool)
+        kept = kept_rows(skipped, dropped, given.where, self.noun)
+        states = torch.from_numpy(np.where(cells[kept] < 0, 0, cells[kept]).astype(self._dtype))
+        observed = torch.from_numpy(~blank[kept])
+        weights = None if self.identity is None else identity_weights(states, self.identity)
+        return Encoded(
+            states, observed, torch.from_numpy(kept), int(skipped.sum()), int(dropped.sum()), weights=weights
+        )
+
+    def decode(
+        self,
+        states: States,
+        generator: torch.Generator | None = None,
+        conditions: Sequence[Condition] = (),
+        first: int = 0,
+    ) -> Sequences:
+        """States ``(N, D)`` to texts, each up to its first `END`."""
+        rows = self.space.check(states, "states").tolist()
+        stop = len(self.symbols) - 1 if self.padded else None
+        texts = tuple(self._text(row[: row.index(stop)] if stop in row else row) for row in rows)
+        ids = tuple(f"sample{first + row + 1}" for row in range(len(texts))) if self.form != "text" else ()
+        return Sequences(texts, "states", ids, Form(self.output_format))
+
+    def fill(self, data: Any, rows: Encoded, states: States, draws: int | None, **choices: Any) -> Sequences:
+        """Sequences with their blanks filled, of an alignment the kept columns; of several draws, one below another."""
+        given = self._examples(self.accept(data))
+        kept = rows.kept.tolist()
+        known = torch.where(rows.observed, rows.states.long(), states.cpu().long())
+        copies = [self.decode(copy).texts for copy in known]
+        ids = tuple(given.ids[row] for row in kept) * len(copies) if given.ids else ()
+        more = {} if draws is None else {DRAW: np.repeat(np.arange(len(copies)), len(kept))}
+        texts = tuple(text for copy in copies for text in copy)
+        return Sequences(texts, given.where, ids, Form(self.output_format), more)
+
+    def natives(self, site: int) -> Sequence[Any]:
+        return self.symbols
+
+    def labels(self, site: int) -> tuple[str, ...]:
+        return self.symbols
+
+    def place(self, site: int, text: str) -> int | None:
+        """The value of a letter."""
+        return self._values.get(text)
+
+    def notes(self) -> list[tuple[Part, ...]]:
+        """Which alphabet it is, and what becomes of other letters."""
+        found: list[tuple[Part, ...]] = [(f"alphabet: {self._shown_alphabet}; another by ", Option("alphabet"))]
+        if self.blanks:
+            found.append((f"letters that count as blank: {' '.join(self.blanks)}",))
+        if self.columns and self.width is not None and len(self.columns) < self.width:
+            found.append((f"{self.width - len(self.columns)} columns where the focus sequence has a gap are left out",))
+        return found
+
+    def choose(self, recipe: Mapping[str, Any], training: Mapping[str, Any]) -> Choice:
+        """A Potts model of an alignment, a transformer of other sequences, unless another model was asked for."""
+        return choose_for_sequences(recipe, training, aligned=self.width is not None)
+
+    def schema(self) -> dict[str, Any]:
+        """How many sites there are, and what they hold."""
+        facts = {"length": self.length, "first": self.names[0], "last": self.names[-1], "alphabet": list(self.symbols)}
+        return {"sequences": {**facts, "blanks": self.blanks, "tokens": self.tokens, "window": self.window}}
+
+    def schema_table(self) -> tuple[str, Sequence[str], Sequence[Sequence[Any]]]:
+        """One line a fact."""
+        facts = {**self.schema()["sequences"], "alphabet": self._shown_alphabet}
+        return "Sequences:", ["fact", "value"], [(name, str(value)) for name, value in facts.items()]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values from which `from_json` builds an equal codec."""
+        plain = asdict(self)
+        lists = {name: list(plain[name]) for name in ("symbols", "columns", "numbers")}
+        return {"kind": self.kind, **plain, **lists}
+
+    @classmethod
+    def from_json(cls, value: Any, where: str = "codec") -> "SequenceCodec":
+        """The codec of plain values, every one of them checked.
+
+        Raises:
+            InputError: a field is missing or of the wrong type.
+        """
+        check_kind(value, cls.kind, where)
+        for name, fits in _FIELDS.items():
+            if name not in value or not fits(value[name]):
+                raise InputError(f"the {name} of sequences", repr(value.get(name))[:60], where=f"{where}.{name}")
+        plain: dict[str, Any] = {
+            name: tuple(value[name]) if isinstance(value[name], list) else value[name] for name in _FIELDS
+        }
+        length = plain["length"]
+        for name in ("columns", "numbers"):
+            if plain[name] and (len(plain[name]) != length or len(set(plain[name])) != length):
+                raise InputError(f"{length} different numbers", str(len(plain[name])), where=f"{where}.{name}")
+        if plain["columns"] and (plain["width"] is None or max(plain["columns"]) >= plain["width"]):
+            raise InputError("columns of the alignment", "others", where=f"{where}.columns")
+        return cls(**plain)
+
+    @cached_property
+    def _values(self) -> dict[str, int]:
+        return {symbol: value for value, symbol in enumerate(self.symbols)}
+
+    @property
+    def _dtype(self) -> Any:
+        return np.uint8 if len(self.symbols) <= 2**8 else np.int16
+
+    @property
+    def _shown_alphabet(self) -> str:
+        letters = [symbol for symbol in self.symbols if symbol != END]
+        if len(letters) > 100:
+            return f"{len(letters):,} {self.tokens}"
+        return " ".join(letter if letter.isprintable() and letter != " " else repr(letter) for letter in letters)
+
+    def _text(self, row: list[int]) -> str:
+        return (" " if self.tokens == "words" else "").join(self.symbols[value] for value in row)
+
+    def _examples(self, data: Sequences) -> Sequences:
+        """The examples of a text whose lines run on: windows of tokens; anything else as it is."""
+        if self.window is None:
+            return data
+        apart = "\n" if self.tokens == "characters" else " "
+        tokens = self._split(apart.join(data.texts))
+        parts = [tokens[start : start + self.window] for start in range(0, len(tokens), self.window)]
+        joined = "" if self.tokens == "characters" else " "
+        whole = [part for part in parts if len(part) == self.window] or parts  # what is left over is left out
+        return replace(data, texts=tuple(joined.join(part) for part in whole), ids=())
+
+    def _split(self, text: str) -> list[str]:
+        return text.split() if self.tokens == "words" else list(text)
+
+    def _tokens(self, data: Sequences) -> list[list[str]]:
+        """The tokens of every example; of an alignment in A2M, its aligned columns."""
+        if data.form.kind == "a2m":
+            return [list(matched(text)) for text in data.texts]
+        return [self._split(text) for text in data.texts]
+
+    def _focused(self, data: Sequences, focus: str | None) -> "SequenceCodec":
+        """With the columns where the focus sequence has a letter, numbered as it is."""
+        row = 0
+        if focus is not None:
+            called = [name.split()[0] if name else name for name in data.ids]
+            if focus not in called:
+                raise InputError("a sequence of the alignment", repr(focus), Option("focus"), f"such as {called[0]!r}")
+            row = called.index(focus)
+        numbers, columns = [], []
+        number, column = first_number(data.ids[row]) - 1, -1
+        for letter in data.texts[row]:
+            number += letter.isalpha() or letter in "*?"
+            column += letter.isupper() or letter in "-*?"
+            if letter.isupper() or letter in "*?":
+                numbers.append(number)
+                columns.append(column)
+        return replace(self, columns=tuple(columns), numbers=tuple(numbers), length=len(columns))
+
+    def _placed(self, data: Sequences, row: int, tokens: list[str]) -> list[str]:
+        """The tokens of one sequence at this codec's sites.
+
+        Raises:
+            InputError: lengths that do not fit.
+        """
+        if self.width is not None and len(tokens) == self.width and self.columns:
+            return [tokens[column] for column in self.columns]
+        if len(tokens) == self.length or (self.padded and len(tokens) < self.length):
+            return tokens
+        start = first_number(data.ids[row]) if data.ids else 1
+        places = [number - start for number in self.numbers]
+        if places and places[0] >= 0 and places[-1] < len(tokens):
+            return [tokens[place] for place in places]
+        expected = f"{'at most ' if self.padded else ''}{self.length} positions, as in training"
+        where = f"{data.where}: {data.called(row)}"
+        raise InputError(expected, str(len(tokens)), where, "align it as the sequences of the training were")
+
+    def _row(self, data: Sequences, row: int, tokens: list[str]) -> Array:
+        """The values of one sequence ``(D,)``; `_BLANK` and `_UNKNOWN` where it has none."""
+        values, placed = self._values, self._placed(data, row, tokens)
+        other = _BLANK if self.tokens == "words" else _UNKNOWN
+        found = [values.get(t, _BLANK if t in self.blanks else other) for t in placed]
+        return np.array([*found, *[len(self.symbols) - 1] * (self.length - len(found))])
+
+
+_BLANK, _UNKNOWN = -1, -2
+
+
+def identity_weights(states: Tensor, identity: float) -> Tensor:
+    """One over the number of rows that agree with a row at a share ``identity`` of the sites, itself included ``(N,)``.
+
+    >>> identity_weights(torch.tensor([[0, 1, 2], [0, 1, 1], [2, 2, 2]]), 0.6)
+    tensor([0.5000, 0.5000, 1.0000], dtype=torch.float64)
+    """
+    rows, sites = states.shape
+    # As products of one-hot rows: the number of equal sites.
+    hot = torch.nn.functional.one_hot(states.long()).to(torch.float32).flatten(1)
+    least = identity * sites - 1e-6
+    parts = [(part @ hot.T >= least).sum(-1) for part in torch.split(hot, TOGETHER)]
+    return 1 / torch.cat(parts).double() if rows else torch.zeros(0, dtype=torch.float64)
+
+
+def _whole(least: int, most: int) -> Any:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _listed(fits: Any) -> Any:
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+_FIELDS = {
+    "symbols": lambda v: _listed(lambda s: isinstance(s, str) and s != "")(v) and 0 < len(set(v)) == len(v) < 2**13,
+    "length": _whole(1, LONGEST),
+    "blanks": lambda value: isinstance(value, str) and len(value) < 100,
+    "tokens": lambda value: value in list(TOKENS),
+    "window": lambda value: value is None or _whole(2, LONGEST)(value),
+    "width": lambda value: value is None or _whole(1, 2**20)(value),
+    "columns": _listed(_whole(0, 2**20)),
+    "numbers": _listed(_whole(-(2**31), 2**31)),
+    "identity": lambda value: value is None or (isinstance(value, float) and 0 < value <= 1),
+    "form": lambda value: value in ["fasta", "a2m", "text"],
+}
+"""What each field of a ``run.json`` must be."""
