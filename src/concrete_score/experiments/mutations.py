@@ -48,8 +48,9 @@ def run(settings: Settings) -> Findings:
     units += [] if settings.quick else [Unit("family", family)]
     found = complete(units, settings)
     value = found["planted"]
+    least = 0.8 if settings.quick else 0.9  # a few pairs of few sites: the estimate's own noise weighs more
     checks = [
-        Check.at_least("planted: correlation of couplings in the zero-sum gauge", value["correlation"], 0.9),
+        Check.at_least("planted: correlation of couplings in the zero-sum gauge", value["correlation"], least),
         Check.at_most("planted: largest |z| of one-site frequencies", value["one_site_z"], 5.0),
         Check.at_most("planted: mean z² of two-site frequencies", value["two_site_z2"], 1.5),
         Check.at_most("planted: ratios by fields against the density's, nats", value["ratio_error"], 1e-8),
@@ -62,7 +63,7 @@ def run(settings: Settings) -> Findings:
 
 def planted(settings: Settings) -> dict[str, Any]:
     """Couplings on a tenth of the pairs, recovered from draws by pseudo-likelihood."""
-    sites, rows = (12, 4_000) if settings.quick else (SITES, ROWS)
+    sites, rows = (12 if settings.quick else SITES), ROWS
     space, random = Space((LETTERS,) * sites), generator(settings.seed, "planted")
     truth = plant(space, random)
     states = draw(truth, rows, generator(settings.seed, "planted rows"))
