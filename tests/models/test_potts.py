@@ -1,4 +1,4 @@
-"""The Potts model: its density, its conditionals, its gradient, and what is planted is found again."""
+"""The Potts model: its density, its conditionals, its gradient and its gauge."""
 
 import pytest
 import torch
@@ -10,7 +10,6 @@ from concrete_score.models import DensityScore, Potts, Table, coupling_strengths
 from concrete_score.models.potts import zero_sum
 from concrete_score.neighborhoods import hamming
 from concrete_score.objectives import build
-from concrete_score.samplers.sweep import Sweep
 from concrete_score.training import TrainingSettings, fit
 from concrete_score.training.examples import Examples
 from tests.strategies import generators, spaces
@@ -81,7 +80,7 @@ def test_couplings_stay_symmetric_and_get_the_slope_of_both_ends():
         with torch.no_grad():
             moved.couplings[a, b] += sign * step
             moved.couplings[b, a] += sign * step
-        values.append(float(loss.exact(moved, truth)))
+        values.append(float(loss.exact(moved, truth).detach()))
     assert float(slope[a, b]) == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-6)
     settings_ = TrainingSettings(steps=20, l2=0.01, lr=0.05)
     fit(model, loss, x, settings_)
@@ -112,44 +111,3 @@ def test_strengths_do_not_depend_on_the_gauge():
     torch.testing.assert_close(coupling_strengths(model), before)
     blocks = zero_sum(model.blocks(), model.exists)
     assert blocks.sum(-1).abs().max() < 1e-12
-
-
-@pytest.mark.slow
-def test_a_planted_model_is_recovered_and_sampled():
-    sites, letters, rows = 40, 4, 10_000
-    space, random = Space((letters,) * sites), torch.Generator().manual_seed(0)
-    planted = Potts(space, generator=random, dtype=torch.float64)
-    pairs = planted.interactions()
-    chosen = pairs[torch.randperm(len(pairs), generator=random)[: len(pairs) // 10]]
-    with torch.no_grad():
-        planted.fields.copy_(0.3 * torch.randn(sites * letters, generator=random, dtype=torch.float64))
-        planted.couplings.zero_()
-        blocks = planted.couplings.view(sites, letters, sites, letters)
-        for d, e in chosen.tolist():
-            block = 0.3 * torch.randn(letters, letters, generator=random, dtype=torch.float64)
-            blocks[d, :, e, :], blocks[e, :, d, :] = block, block.T
-
-    def draw(model, n, seed):
-        g = torch.Generator().manual_seed(seed)
-        kernel = Sweep(model.pairwise())
-        state = kernel.init(space.uniform(n, g))
-        for _ in range(100):
-            state, _ = kernel.step(state, g)
-        return state.x
-
-    states = draw(planted, rows, 1)
-    found = Potts(space, generator=random)
-    options = TrainingSettings(steps=1500, batch_size=512, lr=0.01, l2=1e-4, valid_every=250)
-    fit(found, build("pseudo_likelihood", space), states, options)
-    upper = pairs[:, 0], pairs[:, 1]
-    truth, learned = (zero_sum(m.blocks().double(), m.exists)[upper].flatten() for m in (planted, found))
-    assert float(torch.corrcoef(torch.stack([truth, learned.detach()]))[0, 1]) >= 0.9
-    again = draw(found, rows, 2)
-    one, two = (torch.nn.functional.one_hot(x, letters).double().flatten(1) for x in (states, again))
-    p, q = one.mean(0), two.mean(0)
-    z = (p - q) / ((p * (1 - p) + q * (1 - q)) / rows).sqrt()
-    assert z.abs().max() < 5
-    p, q = one.T @ one / rows, two.T @ two / rows
-    apart = ~torch.eye(sites, dtype=torch.bool).repeat_interleave(letters, 0).repeat_interleave(letters, 1)
-    z = ((p - q) / ((p * (1 - p) + q * (1 - q)) / rows).sqrt())[apart]
-    assert float(z.square().mean()) < 1.5
