@@ -231,6 +231,7 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
             "experiments.samplers:run", "every kernel on nine problems beside a textbook DMALA loop", "3.3"
         ),
         "mutations": Entry("experiments.mutations:run", "a planted Potts model, and a protein family against an assay"),
+        "sequences": Entry("experiments.sequences:run", "text by masked diffusion beside its twin and a 5-gram"),
         "estimators": Entry("experiments.estimators:run", "the noise of each way to draw edges, at equal cost", "4.2"),
     },
 }

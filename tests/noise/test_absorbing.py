@@ -132,6 +132,16 @@ def test_estimates_of_the_bound_are_unbiased_also_with_blanks():
     assert abs(found.lower + objective.exact(model, p).item()) < 5 * found.bound_stderr
 
 
+def test_the_bound_given_some_sites_is_that_of_the_others():
+    space = Space((2, 3, 2))
+    pmf = random_pmf(space)
+    ideal, x = IdealMasked.of(pmf, absorbing(space, 4)), torch.tensor([1, 2, 0])
+    given_first = torch.tensor([True, False, False]).expand(3000, -1)
+    drawn = AnyOrder(ideal).estimate(x.expand(3000, -1), torch.Generator().manual_seed(0), 2, given=given_first)
+    exact = (pmf[space.index(x)] / pmf.reshape(space.sizes)[1].sum()).log()
+    assert abs(drawn.mean() - exact) < 4 * drawn.std() / 3000**0.5
+
+
 @pytest.mark.parametrize("clamped", [None, 1])
 def test_one_site_a_pass_draws_the_ideal_distribution(clamped):
     space, n = Space((2, 3, 2)), 20_000

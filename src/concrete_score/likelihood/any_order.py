@@ -62,6 +62,7 @@ class AnyOrder:
         draws: int,
         report: Callable[[int], None] | None = None,
         observed: Tensor | None = None,
+        given: Tensor | None = None,
     ) -> PerState:
         """Unbiased estimates of the rows' bounds, one pass a draw; the draws of a row are spread over the passes.
 
@@ -71,30 +72,34 @@ class AnyOrder:
             draws: of each row.
             report: called after each draw with how many were made.
             observed: which cells count, bool ``(N, D)``; blanks are unknown from first to last.
+            given: cells that are visible from the first on, bool ``(N, D)``: the bound is on
+                ``log p(the other observed cells | these)``.
 
         Returns:
             ``(N,)`` in float64.
         """
         seen = torch.ones_like(rows, dtype=torch.bool) if observed is None else observed
+        shown = torch.zeros_like(seen) if given is None else given
         total = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
         for draw in range(draws):
             place = (draw + uniform((len(rows),), generator, rows.device)) / draws
             key = uniform(tuple(rows.shape), generator, rows.device)
             for part in torch.split(torch.arange(len(rows), device=rows.device), max(1, CHUNK // rows.shape[-1])):
-                total[part] += self._term(rows[part], seen[part], place[part], key[part])
+                total[part] += self._term(rows[part], seen[part], shown[part], place[part], key[part])
             if report is not None:
                 report(draw + 1)
         return total / draws
 
-    def _term(self, rows: Tensor, seen: Tensor, place: Tensor, key: Tensor) -> Tensor:
+    def _term(self, rows: Tensor, seen: Tensor, shown: Tensor, place: Tensor, key: Tensor) -> Tensor:
         """The pass at ``place`` in [0, 1) of each row's chain, times how many passes there are ``(n,)``."""
-        count = seen.sum(-1)
+        drawn = seen & ~shown
+        count = drawn.sum(-1)
         passes = count if self.passes is None else count.clamp_max(self.passes)
         this = (place * passes).long().minimum((passes - 1).clamp_min(0))
         before, after = (number * count // passes.clamp_min(1) for number in (this, this + 1))
-        rank = torch.where(seen, key, 2.0).argsort(-1).argsort(-1)
-        now = seen & (rank >= before[:, None]) & (rank < after[:, None])
-        noisy = self.noise.hide(rows, ~seen | (rank >= before[:, None]))
+        rank = torch.where(drawn, key, 2.0).argsort(-1).argsort(-1)
+        now = drawn & (rank >= before[:, None]) & (rank < after[:, None])
+        noisy = self.noise.hide(rows, ~shown & (~seen | (rank >= before[:, None])))
         own = self.model.clean_log_probs(noisy).double().gather(-1, rows.long()[..., None]).squeeze(-1)
         return passes * torch.where(now, own, 0.0).sum(-1)
 
