@@ -21,7 +21,7 @@ def codec_of(data, **options):
 
 def test_insertions_are_dropped_and_the_focus_numbers_the_columns():
     data = read_a2m(A2M, "x.a2m")
-    codec = codec_of(data)
+    codec = codec_of(data, gaps="letter")
     # The first letter is an insertion, number 24; the focus has a gap in the third column, which is left out.
     assert codec.names == ("25", "26", "28", "29")
     found = codec.encode(data, missing="drop")
@@ -34,6 +34,17 @@ def test_insertions_are_dropped_and_the_focus_numbers_the_columns():
     assert codec.decode(wild.states.long()).texts == ("ACEF",)
     other = codec_of(data, focus="two")
     assert other.names == ("1", "2", "3", "5")
+
+
+def test_gaps_of_a_family_are_nothing_observed():
+    data = read_a2m(A2M, "x.a2m")
+    codec = codec_of(data, weights="identity=0.7")
+    assert (codec.missing, "-" in codec.symbols) == ("unobserved", False)
+    found = codec.encode(data, missing=codec.missing)
+    assert found.observed.tolist() == [[True] * 4, [True, True, True, False], [True, False, True, True]]
+    # A gap is equal to no letter: the third agrees with the first at three sites of four, the second with none.
+    assert found.weights.tolist() == [0.5, 1.0, 0.5]
+    assert codec_from_json(codec.to_json()) == codec
 
 
 def test_alphabets_are_inferred_or_given_and_ambiguity_is_blank():

@@ -111,3 +111,20 @@ def test_strengths_do_not_depend_on_the_gauge():
     torch.testing.assert_close(coupling_strengths(model), before)
     blocks = zero_sum(model.blocks(), model.exists)
     assert blocks.sum(-1).abs().max() < 1e-12
+
+
+def test_blanks_are_left_out_of_every_conditional():
+    space = Space((2, 3, 2))
+    model, x = random_potts(space), space.enumerate()
+    observed = torch.tensor([True, False, True]).expand(x.shape)
+    objective = build("pseudo_likelihood", space)
+    draws = objective.draw_observed(x, observed, torch.Generator(), model)
+    alone = random_potts(space)
+    with torch.no_grad():  # the same model without the couplings of the blank site
+        alone.couplings.view(3, 3, 3, 3)[1] = alone.couplings.view(3, 3, 3, 3)[:, :, 1] = 0.0
+    others = objective.draw(x, torch.Generator())
+    expected = objective.loss(alone, others._replace(weight=others.weight * observed))
+    torch.testing.assert_close(objective.loss(model, draws), expected)
+    rows = Examples.of(x, observed)
+    fit(model, objective, rows, TrainingSettings(steps=3, batch_size=4))
+    assert not model.blocks()[1].abs().max().isnan()

@@ -63,12 +63,12 @@ class KneserNey:
         if len(set(space.sizes)) != 1 or base**order >= 2**62:
             raise InputError("sites of one size, and short grams", f"{len(set(space.sizes))} sizes, order {order}")
         codes = _windows(check_states(states, space), base, order)
-        grams, counts = codes.unique(return_counts=True)
+        grams, counts = torch.unique(codes, return_counts=True)
         tables: list[Grams] = []
         for length in range(order, 0, -1):
             tables.append(_table(grams, counts, base))
             # What is counted next are different grams, without their first symbol; codes begin with it.
-            grams, counts = (grams % base ** (length - 1)).unique(return_counts=True)
+            grams, counts = torch.unique(grams % base ** (length - 1), return_counts=True)
         return cls(space, tuple(reversed(tables)))
 
     def log_density(self, x: States) -> PerState:
@@ -100,7 +100,7 @@ def _windows(states: Tensor, base: int, order: int) -> Tensor:
 
 
 def _table(grams: Tensor, counts: Tensor, base: int) -> Grams:
-    contexts, which, kinds = (grams // base).unique_consecutive(return_inverse=True, return_counts=True)
+    contexts, which, kinds = torch.unique_consecutive(grams // base, return_inverse=True, return_counts=True)
     totals = torch.zeros_like(contexts).index_add_(0, which, counts)
     once, twice = int((counts == 1).sum()), int((counts == 2).sum())
     return Grams(grams, counts, contexts, totals, kinds, once / (once + 2 * twice) if once else 0.5)

@@ -295,6 +295,7 @@ _SEQUENCES = {
     "alphabet": (str, "Of sequences: protein, dna, rna, or the letters themselves; inferred by default."),
     "tokens": (str, "Of text: characters (the default) or words."),
     "window": (int, "Of text: so many tokens an example, lines running on; by default a line is one."),
+    "gaps": (str, "Of an alignment: 'letter', a gap is a value, or 'blank', it is nothing observed (so in A2M)."),
     "focus": (str, "Of an A2M alignment: the sequence that numbers the columns; the first by default."),
     "weights": (str, "identity=0.8: a sequence counts as one over how many agree with it at 80 % of the sites."),
 }

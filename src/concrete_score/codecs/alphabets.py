@@ -15,6 +15,7 @@ AMBIGUOUS = {"protein": "BJOUXZ*", "dna": "BDHKMNRSVWXY", "rna": "BDHKMNRSVWXY"}
 BLANK = "?"
 """A cell that is not known; of texts that hold this letter, `_`."""
 TOKENS = ("characters", "words")
+GAPS = ("letter", "blank")
 MOST_WORDS = 4095
 """Words that are told apart, the most frequent ones; others count as blanks."""
 LONGEST, MOST_VALUES = 2**16, 2**12
@@ -32,6 +33,8 @@ class SequenceOptions:
         focus: of an alignment in A2M, the name of the sequence that numbers its columns; the first by default.
         weights: ``identity=0.8``: a sequence counts as one over the number of those equal to it in so large a share of
             the sites.
+        gaps: of an alignment, ``letter``: a gap is a value like the others, or ``blank``: nothing was observed; by
+            default blank in A2M, whose sequences are fragments of one family, and a letter in aligned FASTA.
         missing: sequences with blank cells: ``drop`` them, ``refuse`` them, or keep them as ``unobserved``.
     """
 
@@ -40,11 +43,15 @@ class SequenceOptions:
     window: Any = None
     focus: Any = None
     weights: Any = None
-    missing: Any = "drop"
+    gaps: Any = None
+    missing: Any = None
 
     def __post_init__(self) -> None:
         check_choice(self.tokens, TOKENS, "tokens")
-        check_choice(self.missing, ("drop", "refuse", "unobserved"), "missing")
+        if self.missing is not None:
+            check_choice(self.missing, ("drop", "refuse", "unobserved"), "missing")
+        if self.gaps is not None:
+            check_choice(self.gaps, GAPS, "gaps")
         if self.window is not None:
             check_count(self.window, Option("window"), 2, LONGEST)
 
@@ -82,7 +89,10 @@ def alphabet_of(rows: list[list[str]], data: Sequences, chosen: SequenceOptions)
     name = chosen.alphabet if chosen.alphabet is not None else _guess(count)
     letters = LETTERS.get(name, name)
     blanks = AMBIGUOUS.get(name, "") + ("" if BLANK in letters else BLANK)
-    symbols = (*([GAP] if GAP in count and GAP not in letters else []), *dict.fromkeys(letters))
+    gap = GAP in count and GAP not in letters
+    observed = (chosen.gaps or ("blank" if data.form.kind == "a2m" else "letter")) == "letter"
+    symbols = (*([GAP] if gap and observed else []), *dict.fromkeys(letters))
+    blanks += GAP if gap and not observed else ""
     known = {*symbols, *blanks}
     for row, tokens in enumerate(rows):
         for place, token in enumerate(tokens):

@@ -21,7 +21,7 @@ from concrete_score.codecs.base import (
 )
 from concrete_score.codecs.conditions import Condition
 from concrete_score.data.frame import DRAW, Array, Form
-from concrete_score.data.sequences import Sequences, first_number, matched
+from concrete_score.data.sequences import GAP, Sequences, first_number, matched
 from concrete_score.defaults import MISSING, UNKNOWN
 from concrete_score.errors import InputError, Option, Part
 from concrete_score.protocols import Encoded
@@ -71,9 +71,13 @@ class SequenceCodec(Codec):
     kind = "sequence"
     noun = "sequences"
     site_noun = "positions"
-    missing = "drop"
     precise = False
     from_noise = True
+
+    @property
+    def missing(self) -> str:  # type: ignore[override]
+        """Sequences with ambiguous letters are dropped; where gaps are blank, what is observed of each counts."""
+        return "unobserved" if GAP in self.blanks else "drop"
 
     @property
     def output_format(self) -> str:
@@ -159,7 +163,7 @@ class SequenceCodec(Codec):
         kept = kept_rows(skipped, dropped, given.where, self.noun)
         states = torch.from_numpy(np.where(cells[kept] < 0, 0, cells[kept]).astype(self._dtype))
         observed = torch.from_numpy(~blank[kept])
-        weights = None if self.identity is None else identity_weights(states, self.identity)
+        weights = None if self.identity is None else identity_weights(torch.from_numpy(cells[kept] + 1), self.identity)
         return Encoded(
             states, observed, torch.from_numpy(kept), int(skipped.sum()), int(dropped.sum()), weights=weights
         )

@@ -113,6 +113,8 @@ def draw_blanks(model: Any, x: States, observed: Tensor, generator: torch.Genera
     own = getattr(model, "draw_blanks", None)
     if own is not None:
         return own(x, observed, generator)  # type: ignore[no-any-return]
+    if not hasattr(model, "propose_given"):  # one that leaves blanks out, learned by an objective that does not
+        raise _cannot_draw(model)
     states, log_weight = model.propose_given(x, observed, generator)
     return states, model.log_density(states).double() - log_weight
 
@@ -122,22 +124,31 @@ def can_draw_blanks(model: Any) -> bool:
     return hasattr(model, "draw_blanks") or hasattr(model, "propose_given")
 
 
+def _cannot_draw(model: Any) -> InputError:
+    return InputError(
+        "a model that draws blank cells given the others, such as `made`, for rows with blanks",
+        type(model).__name__,
+        where="model",
+        fix=[Option("missing", "drop"), Option("missing", "category")],
+    )
+
+
+def leaves_blanks(model: Any) -> bool:
+    """Whether a model's site conditionals can do without the blank sites: ``local_fields(x, observed)``."""
+    return bool(getattr(model, "leaves_blanks", False))
+
+
 def check_completes(model: Any, observed: Tensor) -> None:
     """Refuse rows with blanks that a model can neither draw nor list.
 
     Raises:
         InputError: it says what to do with them instead.
     """
-    if isinstance(model, Masked):  # what is blank is unknown, and never filled
+    if isinstance(model, Masked) or leaves_blanks(model):  # what is blank is unknown, and never filled
         return
     few = hasattr(model, "log_density") and bool((count_completions(model.space, observed) <= FEW).all())
     if not few and not can_draw_blanks(model):
-        raise InputError(
-            "a model that draws blank cells given the others, such as `made`, for rows with blanks",
-            type(model).__name__,
-            where="model",
-            fix=[Option("missing", "drop"), Option("missing", "category")],
-        )
+        raise _cannot_draw(model)
 
 
 def count_completions(space: Space, observed: Tensor) -> Tensor:

@@ -51,6 +51,8 @@ class Potts(nn.Module):
         self.couplings = nn.Parameter(_off_diagonal((half + half.T) * apart, width))
 
     starts_from_rows = True
+    leaves_blanks = True
+    """Its site conditionals can do without the sites that are blank (`site_logits`)."""
 
     @staticmethod
     def suited_l2(space: Space, rows: float) -> float:
@@ -83,14 +85,18 @@ class Potts(nn.Module):
         both = self._products(x) + 2 * self.fields.view(self.exists.shape)
         return both.gather(-1, x.long()[..., None]).squeeze(-1).sum(-1) / 2
 
-    def site_logits(self, x: States) -> SiteTable:
-        """``log q(x_d = v | the others)`` up to a constant a site ``(..., D) -> (..., D, V)``; -inf beyond a size."""
-        logits = self._products(x) + self.fields.view(self.exists.shape)
+    def site_logits(self, x: States, observed: Tensor | None = None) -> SiteTable:
+        """``log q(x_d = v | the others)`` up to a constant a site ``(..., D) -> (..., D, V)``; -inf beyond a size.
+
+        Of rows with blanks, ``observed`` bool ``(..., D)``: a blank says nothing about the other sites, so its
+        couplings are left out. That is not the marginal of the model; it is how gapped alignments are learned from.
+        """
+        logits = self._products(x, observed) + self.fields.view(self.exists.shape)
         return logits if bool(self.exists.all()) else logits.masked_fill(~self.exists, -torch.inf)
 
-    def local_fields(self, x: States) -> Tensor:
+    def local_fields(self, x: States, observed: Tensor | None = None) -> Tensor:
         """``log q(x_d = v | the others) - log q(x_d = 0 | the others)`` ``(..., D) -> (..., D, V-1)``."""
-        logits = self.site_logits(x)
+        logits = self.site_logits(x, observed)
         return logits[..., 1:] - logits[..., :1]
 
     def interactions(self) -> Tensor:
@@ -107,10 +113,13 @@ class Potts(nn.Module):
         sites, width = self.exists.shape
         return self.couplings.view(sites, width, sites, width).transpose(1, 2)
 
-    def _products(self, x: States) -> Tensor:
+    def _products(self, x: States, observed: Tensor | None = None) -> Tensor:
         """The row, one-hot, times the couplings ``(..., D) -> (..., D, V)``."""
         sites, width = self.exists.shape
-        hot = functional.one_hot(x.reshape(-1, sites).long(), width).to(self.couplings.dtype).view(-1, sites * width)
+        hot = functional.one_hot(x.reshape(-1, sites).long(), width).to(self.couplings.dtype)
+        if observed is not None:
+            hot = hot * observed.reshape(-1, sites, 1)
+        hot = hot.view(-1, sites * width)
         found: Tensor = _SymmetricProduct.apply(hot, self.couplings, width)  # type: ignore[no-untyped-call]
         return found.view(*x.shape, width)
 

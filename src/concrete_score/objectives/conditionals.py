@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from concrete_score.errors import InputError, check_count
+from concrete_score.models.completing import DRAWS, complete_once, leaves_blanks
 from concrete_score.protocols import DensityModel, LocalFields
 from concrete_score.shapes import PerState, PerStateTable, States
 from concrete_score.spaces import Space, check_same_space
@@ -35,10 +36,12 @@ class SiteDraws(NamedTuple):
     """``(B, m)``."""
     weight: Tensor
     """``(B, m)``."""
+    observed: Tensor | None = None
+    """Of rows with blanks that are left out of every conditional, bool ``(B, D)``."""
 
     def rows(self, part: slice) -> "SiteDraws":
         """A slice of the batch."""
-        return SiteDraws(*(value[part] for value in self))
+        return SiteDraws(*(None if value is None else value[part] for value in self))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class SiteConditionalObjective:
 
     def loss(self, model: Any, draws: SiteDraws) -> PerState:
         self.check(model)
-        log_conditional, exists = site_log_conditionals(model, draws.x, draws.site)
+        log_conditional, exists = site_log_conditionals(model, draws.x, draws.site, observed=draws.observed)
         own = draws.x.gather(1, draws.site).long()
         return (draws.weight * self.site_loss(log_conditional, own, exists)).sum(-1)
 
@@ -97,9 +100,27 @@ class SiteConditionalObjective:
         return expectation(pmf, self.loss(model, draws))
 
 
+@dataclass(frozen=True)
+class PseudoLikelihood(SiteConditionalObjective):
+    """``-Σ_i log q(x_i | x_\\i)``; of rows with blanks the observed sites given the other observed ones.
+
+    Exactly that where the blanks were drawn by the model; where it leaves them out (`leaves_blanks`), as it does.
+    """
+
+    @torch.no_grad()
+    def draw_observed(self, x: States, observed: Tensor, generator: torch.Generator, model: Any) -> SiteDraws:
+        """Which sites to look at; blanks are left out, or else filled by a draw of the model."""
+        left_out = leaves_blanks(model)
+        rows = x if left_out else complete_once(model, x, observed, DRAWS, generator)
+        found = self.draw(rows, generator, model)
+        if not left_out:
+            return found
+        return found._replace(weight=found.weight * observed.gather(1, found.site), observed=observed)
+
+
 def pseudo_likelihood(space: Space, sites: int | None = None) -> SiteConditionalObjective:
     """``-Σ_i log q(x_i | x_\\i)`` (Besag, 1975), by which Potts models of protein families are fitted."""
-    return SiteConditionalObjective("pseudo_likelihood", log_loss, space, sites)
+    return PseudoLikelihood("pseudo_likelihood", log_loss, space, sites)
 
 
 def ratio_matching_multiclass(space: Space, sites: int | None = None) -> SiteConditionalObjective:
@@ -122,14 +143,17 @@ def discrete_marginalization_uncorrected(space: Space, sites: int | None = None)
     return SiteConditionalObjective("discrete_marginalization_uncorrected", marginal_loss_uncorrected, space, sites)
 
 
-def site_log_conditionals(model: DensityModel, x: Tensor, site: Tensor, chunk: int = CHUNK) -> tuple[Tensor, Tensor]:
+def site_log_conditionals(
+    model: DensityModel, x: Tensor, site: Tensor, chunk: int = CHUNK, observed: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """``log q(v | x_\\i)`` of every value at the given sites ``(B, m, V)``, and which values exist; -inf beyond.
 
-    By formula where the model knows its local fields. Otherwise all values of a site are evaluated together; rows go in
-    chunks, so that memory stays bounded.
+    By formula where the model knows its local fields, which may leave blanks out (``observed``). Otherwise all values
+    of a site are evaluated together; rows go in chunks, so that memory stays bounded.
     """
     if isinstance(model, LocalFields):
-        table = functional.pad(model.local_fields(x), (1, 0)).log_softmax(-1)
+        fields = model.local_fields(x) if observed is None else model.local_fields(x, observed)  # type: ignore[call-arg]
+        table = functional.pad(fields, (1, 0)).log_softmax(-1)
         return _at_sites(table, site), _at_sites(torch.isfinite(table.detach()), site)
     sizes = model.space.sizes_tensor(x.device)
     value = torch.arange(max(model.space.sizes), device=x.device)
