@@ -296,6 +296,10 @@ _SEQUENCES = {
     "tokens": (str, "Of text: characters (the default) or words."),
     "window": (int, "Of text: so many tokens an example, lines running on; by default a line is one."),
     "gaps": (str, "Of an alignment: 'letter', a gap is a value, or 'blank', it is nothing observed (so in A2M)."),
+    "extra": (
+        str,
+        "Of FASTA: A,B,… fields NAME=VALUE of the header lines, such as a class, modelled with the letters.",
+    ),
     "focus": (str, "Of an A2M alignment: the sequence that numbers the columns; the first by default."),
     "weights": (str, "identity=0.8: a sequence counts as one over how many agree with it at 80 % of the sites."),
 }

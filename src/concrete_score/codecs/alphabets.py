@@ -35,6 +35,7 @@ class SequenceOptions:
             the sites.
         gaps: of an alignment, ``letter``: a gap is a value like the others, or ``blank``: nothing was observed; by
             default blank in A2M, whose sequences are fragments of one family, and a letter in aligned FASTA.
+        extra: names of fields ``NAME=VALUE`` in the header lines of FASTA, one a sequence, modelled beside its letters.
         missing: sequences with blank cells: ``drop`` them, ``refuse`` them, or keep them as ``unobserved``.
     """
 
@@ -44,6 +45,7 @@ class SequenceOptions:
     focus: Any = None
     weights: Any = None
     gaps: Any = None
+    extra: Any = None
     missing: Any = None
 
     def __post_init__(self) -> None:
@@ -54,6 +56,12 @@ class SequenceOptions:
             check_choice(self.gaps, GAPS, "gaps")
         if self.window is not None:
             check_count(self.window, Option("window"), 2, LONGEST)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of ``extra``: a list, or a text with commas."""
+        listed = self.extra.split(",") if isinstance(self.extra, str) else self.extra or ()
+        return tuple(str(name).strip() for name in listed)
 
     @property
     def identity(self) -> float | None:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from concrete_score.codecs.alphabets import LONGEST, TOKENS, SequenceOptions, alphabet_of
+from concrete_score.codecs.alphabets import BLANK, LONGEST, TOKENS, SequenceOptions, alphabet_of
 from concrete_score.codecs.base import (
     Codec,
     check_choice,
@@ -21,7 +21,7 @@ from concrete_score.codecs.base import (
 )
 from concrete_score.codecs.conditions import Condition
 from concrete_score.data.frame import DRAW, Array, Form
-from concrete_score.data.sequences import GAP, Sequences, first_number, matched
+from concrete_score.data.sequences import GAP, Sequences, first_number, header_field, matched
 from concrete_score.defaults import MISSING, UNKNOWN
 from concrete_score.errors import InputError, Option, Part
 from concrete_score.protocols import Encoded
@@ -50,6 +50,7 @@ class SequenceCodec(Codec):
         numbers: what the sites are called ``(D,)``, or none for 1, 2, ….
         identity: see `SequenceOptions.identity`.
         form: ``fasta, a2m`` or ``text``.
+        extra: names and values of further sites, one each: fields of the header lines.
 
     >>> codec = SequenceCodec.infer(Sequences(("ACG", "AC"), "x"), {})
     >>> codec.symbols, codec.encode(["AC", "GGT"][:1]).states.tolist()
@@ -68,6 +69,7 @@ class SequenceCodec(Codec):
     numbers: tuple[int, ...] = ()
     identity: float | None = None
     form: str = "fasta"
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
     kind = "sequence"
     noun = "sequences"
     site_noun = "positions"
@@ -91,12 +93,13 @@ class SequenceCodec(Codec):
 
     @cached_property
     def space(self) -> Space:
-        return Space((len(self.symbols),) * self.length)
+        return Space((len(self.symbols),) * self.length + tuple(len(values) for _, values in self.extra))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Numbers, counted from 1 or as the focus sequence has them."""
-        return tuple(map(str, self.numbers or range(1, self.length + 1)))
+        """Numbers, counted from 1 or as the focus sequence has them, and the names of further sites."""
+        numbers = map(str, self.numbers or range(1, self.length + 1))
+        return (*numbers, *(name for name, _ in self.extra))
 
     @classmethod
     def infer(cls, data: Any, options: Mapping[str, Any]) -> "SequenceCodec":
@@ -124,6 +127,7 @@ class SequenceCodec(Codec):
             blanks=blanks,
             identity=chosen.identity,
             width=length if same and given.form.kind != "text" else None,
+            extra=tuple((name, _field_values(given, name)) for name in chosen.fields),
         )
         return found._focused(given, chosen.focus) if given.form.kind == "a2m" else found
 
@@ -148,13 +152,12 @@ class SequenceCodec(Codec):
         check_choice(unknown, UNKNOWN, "unknown")
         given = self._examples(self.accept(data))
         cells = np.stack([self._row(given, row, tokens) for row, tokens in enumerate(self._tokens(given))])
+        cells = np.concatenate([cells, *(self._fields(given, *each) for each in self.extra)], 1)
         blank, strange = cells == _BLANK, cells == _UNKNOWN
         skipped = strange.any(1) if unknown == "skip" else np.zeros(len(cells), bool)
         if strange.any() and unknown != "skip":
             row, site = (int(k) for k in np.argwhere(strange)[0])
-            letter = self._placed(given, row, self._tokens(given)[row])[site]
-            where = f"{given.where}: {given.called(row)}, position {self.names[site]}"
-            raise InputError(f"letters of {self._shown_alphabet}", repr(letter), where, Option("unknown", "skip"))
+            raise self._unknown(given, row, site)
         if blank.any() and missing not in ("drop", "unobserved"):
             came = f"{int(blank.sum())} in {int(blank.any(1).sum())} of {len(cells)}"
             fix = [Option("missing", "drop"), Option("missing", "unobserved")]
@@ -163,7 +166,7 @@ class SequenceCodec(Codec):
         kept = kept_rows(skipped, dropped, given.where, self.noun)
         states = torch.from_numpy(np.where(cells[kept] < 0, 0, cells[kept]).astype(self._dtype))
         observed = torch.from_numpy(~blank[kept])
-        weights = None if self.identity is None else identity_weights(torch.from_numpy(cells[kept] + 1), self.identity)
+        weights = None if self.identity is None else self._weights(cells[kept], self.identity)
         return Encoded(
             states, observed, torch.from_numpy(kept), int(skipped.sum()), int(dropped.sum()), weights=weights
         )
@@ -178,9 +181,10 @@ class SequenceCodec(Codec):
         """States ``(N, D)`` to texts, each up to its first `END`."""
         rows = self.space.check(states, "states").tolist()
         stop = len(self.symbols) - 1 if self.padded else None
-        texts = tuple(self._text(row[: row.index(stop)] if stop in row else row) for row in rows)
-        ids = tuple(f"sample{first + row + 1}" for row in range(len(texts))) if self.form != "text" else ()
-        return Sequences(texts, "states", ids, Form(self.output_format))
+        letters = [row[: self.length] for row in rows]
+        texts = tuple(self._text(row[: row.index(stop)] if stop in row else row) for row in letters)
+        ids = [self._header(f"sample{first + number}", row) for number, row in enumerate(rows, 1)]
+        return Sequences(texts, "states", tuple(ids) if self.form != "text" else (), Form(self.output_format))
 
     def fill(self, data: Any, rows: Encoded, states: States, draws: int | None, **choices: Any) -> Sequences:
         """Sequences with their blanks filled, of an alignment the kept columns; of several draws, one below another."""
@@ -188,20 +192,24 @@ class SequenceCodec(Codec):
         kept = rows.kept.tolist()
         known = torch.where(rows.observed, rows.states.long(), states.cpu().long())
         copies = [self.decode(copy).texts for copy in known]
-        ids = tuple(given.ids[row] for row in kept) * len(copies) if given.ids else ()
+        named = [
+            (given.ids[row], copy[place]) for copy in known.tolist() for place, row in enumerate(kept) if given.ids
+        ]
+        ids = tuple(self._header(name.split()[0], row) if self.extra else name for name, row in named)
         more = {} if draws is None else {DRAW: np.repeat(np.arange(len(copies)), len(kept))}
         texts = tuple(text for copy in copies for text in copy)
         return Sequences(texts, given.where, ids, Form(self.output_format), more)
 
     def natives(self, site: int) -> Sequence[Any]:
-        return self.symbols
+        return self.labels(site)
 
     def labels(self, site: int) -> tuple[str, ...]:
-        return self.symbols
+        return self.symbols if site < self.length else self.extra[site - self.length][1]
 
     def place(self, site: int, text: str) -> int | None:
-        """The value of a letter."""
-        return self._values.get(text)
+        """The value of a letter, or of a field."""
+        values = self.labels(site)
+        return values.index(text) if text in values else None
 
     def notes(self) -> list[tuple[Part, ...]]:
         """Which alphabet it is, and what becomes of other letters."""
@@ -219,6 +227,7 @@ class SequenceCodec(Codec):
     def schema(self) -> dict[str, Any]:
         """How many sites there are, and what they hold."""
         facts = {"length": self.length, "first": self.names[0], "last": self.names[-1], "alphabet": list(self.symbols)}
+        facts |= {name: list(values) for name, values in self.extra}
         return {"sequences": {**facts, "blanks": self.blanks, "tokens": self.tokens, "window": self.window}}
 
     def schema_table(self) -> tuple[str, Sequence[str], Sequence[Sequence[Any]]]:
@@ -229,7 +238,8 @@ class SequenceCodec(Codec):
     def to_json(self) -> dict[str, Any]:
         """Plain values from which `from_json` builds an equal codec."""
         plain = asdict(self)
-        lists = {name: list(plain[name]) for name in ("symbols", "columns", "numbers")}
+        lists: dict[str, Any] = {name: list(plain[name]) for name in ("symbols", "columns", "numbers")}
+        lists["extra"] = [[name, list(values)] for name, values in self.extra]
         return {"kind": self.kind, **plain, **lists}
 
     @classmethod
@@ -246,6 +256,7 @@ class SequenceCodec(Codec):
         plain: dict[str, Any] = {
             name: tuple(value[name]) if isinstance(value[name], list) else value[name] for name in _FIELDS
         }
+        plain["extra"] = tuple((name, tuple(values)) for name, values in plain["extra"])
         length = plain["length"]
         for name in ("columns", "numbers"):
             if plain[name] and (len(plain[name]) != length or len(set(plain[name])) != length):
@@ -335,8 +346,46 @@ class SequenceCodec(Codec):
         found = [values.get(t, _BLANK if t in self.blanks else other) for t in placed]
         return np.array([*found, *[len(self.symbols) - 1] * (self.length - len(found))])
 
+    def _fields(self, data: Sequences, name: str, values: tuple[str, ...]) -> Array:
+        """The values of a field of the header lines ``(N, 1)``; blank where a header has none."""
+        place = {value: k for k, value in enumerate(values)}
+        found = [header_field(header, name) for header in data.ids or [""] * len(data)]
+        cells = [_BLANK if value in (None, BLANK) else place.get(str(value), _UNKNOWN) for value in found]
+        return np.array(cells)[:, None]
+
+    def _header(self, name: str, row: list[int]) -> str:
+        """A header line with the fields of a row."""
+        fields = zip(self.extra, row[self.length :], strict=True)
+        return " ".join([name, *(f"{field}={values[value]}" for (field, values), value in fields)])
+
+    def _unknown(self, data: Sequences, row: int, site: int) -> InputError:
+        """Which value was never seen in training, and where."""
+        where = f"{data.where}: {data.called(row)}, "
+        if site >= self.length:
+            name, values = self.extra[site - self.length]
+            came = str(header_field(data.ids[row], name))
+            return InputError(f"one of {', '.join(values)}", came, where + name, Option("unknown", "skip"))
+        letter, where = self._placed(data, row, self._tokens(data)[row])[site], f"{where}position {self.names[site]}"
+        return InputError(f"letters of {self._shown_alphabet}", repr(letter), where, Option("unknown", "skip"))
+
+    def _weights(self, cells: Array, identity: float) -> Tensor:
+        """By the letters alone; a blank is a value of its own."""
+        return identity_weights(torch.from_numpy(cells[:, : self.length] + 1), identity)
+
 
 _BLANK, _UNKNOWN = -1, -2
+
+
+def _field_values(data: Sequences, name: str) -> tuple[str, ...]:
+    """The values of a field of the header lines, in order.
+
+    Raises:
+        InputError: no header has it.
+    """
+    found = {header_field(header, name) for header in data.ids} - {None, BLANK}
+    if not found:
+        raise InputError(f"header lines with {name}=VALUE", "none", data.where, Option("extra"))
+    return tuple(sorted(map(str, found)))
 
 
 def identity_weights(states: Tensor, identity: float) -> Tensor:
@@ -361,6 +410,13 @@ def _listed(fits: Any) -> Any:
     return lambda value: isinstance(value, list) and all(map(fits, value))
 
 
+def _is_field(value: Any) -> bool:
+    """Whether a further site of a ``run.json`` is a name and its values."""
+    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], str):
+        return False
+    return _listed(lambda each: isinstance(each, str))(value[1]) and 0 < len(set(value[1])) == len(value[1]) < 2**12
+
+
 _FIELDS = {
     "symbols": lambda v: _listed(lambda s: isinstance(s, str) and s != "")(v) and 0 < len(set(v)) == len(v) < 2**13,
     "length": _whole(1, LONGEST),
@@ -372,5 +428,6 @@ _FIELDS = {
     "numbers": _listed(_whole(-(2**31), 2**31)),
     "identity": lambda value: value is None or (isinstance(value, float) and 0 < value <= 1),
     "form": lambda value: value in ["fasta", "a2m", "text"],
+    "extra": lambda value: _listed(_is_field)(value) and len({name for name, _ in value}) == len(value) < 2**10,
 }
 """What each field of a ``run.json`` must be."""

@@ -153,6 +153,16 @@ def first_number(name: str) -> int:
     return int(start) if start.isdecimal() and stop.isdecimal() and len(start) < 10 else 1
 
 
+def header_field(header: str, name: str) -> str | None:
+    """The value of a field ``NAME=VALUE`` of a header line, without spaces.
+
+    >>> header_field("s1 class=EI", "class"), header_field("s1", "class")
+    ('EI', None)
+    """
+    start = f"{name}="
+    return next((word.removeprefix(start) for word in header.split()[1:] if word.startswith(start)), None)
+
+
 def _records(content: bytes, where: str) -> Sequences:
     """Names and texts of a file of FASTA.
 

@@ -63,7 +63,7 @@ def run(settings: Settings) -> Findings:
 
 def planted(settings: Settings) -> dict[str, Any]:
     """Couplings on a tenth of the pairs, recovered from draws by pseudo-likelihood."""
-    sites, steps, rows = (12, 250, ROWS) if settings.quick else (SITES, 1_000, ROWS)
+    sites, steps, rows = (12, 250, ROWS) if settings.quick else (SITES, 500, ROWS)
     space, random = Space((LETTERS,) * sites), generator(settings.seed, "planted")
     truth = plant(space, random)
     states = draw(truth, rows, generator(settings.seed, "planted rows"))
@@ -111,10 +111,10 @@ def plant(space: Space, random: torch.Generator) -> Potts:
 
 @torch.no_grad()
 def draw(model: Potts, n: int, random: torch.Generator) -> Tensor:
-    """``n`` states after a hundred sweeps of single sites from uniform ones ``(n, D)``."""
+    """``n`` states after fifty sweeps of single sites from uniform ones ``(n, D)``."""
     kernel = Sweep(model.pairwise())
     state = kernel.init(model.space.uniform(n, random))
-    for _ in range(100):
+    for _ in range(50):
         state, _ = kernel.step(state, random)
     return state.x
 

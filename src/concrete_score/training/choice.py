@@ -78,7 +78,7 @@ SUITED_NOISE = {"transformer": "absorbing"}
 SUITED_OPTIONS: Mapping[Any, Mapping[str, Any]] = {("transformer", "maximum_likelihood"): {"causal": True}}
 """Options that a model needs for an objective."""
 SUITED_TRAINING: Mapping[str, Mapping[str, Any]] = {
-    "potts": {"lr": 0.01, "batch_size": 256, "valid_every": 50, "patience": 300, "checkpoint_seconds": 300.0},
+    "potts": {"steps": 300, "lr": 0.03, "batch_size": 512, "valid_every": 50, "checkpoint_seconds": 300.0},
     "transformer": {"lr": 1e-3, "average": 0.999, "clip_norm": 1.0},
 }
 """Settings of a model, where they are other than `TRAINING`."""
