@@ -1,8 +1,8 @@
 """Sequences: one site a letter (or word); alignments column by column, others filled up with a value never shown."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -402,32 +402,36 @@ def identity_weights(states: Tensor, identity: float) -> Tensor:
     return 1 / torch.cat(parts).double() if rows else torch.zeros(0, dtype=torch.float64)
 
 
-def _whole(least: int, most: int) -> Any:
-    return lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+def _is_whole(least: int, most: int, value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def _listed(fits: Any) -> Any:
-    return lambda value: isinstance(value, list) and all(map(fits, value))
+def _is_list(fits: Callable[[Any], bool], value: Any) -> bool:
+    return isinstance(value, list) and all(map(fits, value))
+
+
+def _are_labels(value: Any) -> bool:
+    """Whether they are different texts, at least one."""
+    named = _is_list(lambda each: isinstance(each, str) and each != "", value)
+    return named and 0 < len(set(value)) == len(value) < 2**13
 
 
 def _is_field(value: Any) -> bool:
     """Whether a further site of a ``run.json`` is a name and its values."""
-    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], str):
-        return False
-    return _listed(lambda each: isinstance(each, str))(value[1]) and 0 < len(set(value[1])) == len(value[1]) < 2**12
+    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and _are_labels(value[1])
 
 
-_FIELDS = {
-    "symbols": lambda v: _listed(lambda s: isinstance(s, str) and s != "")(v) and 0 < len(set(v)) == len(v) < 2**13,
-    "length": _whole(1, LONGEST),
+_FIELDS: Mapping[str, Callable[[Any], bool]] = {
+    "symbols": _are_labels,
+    "length": partial(_is_whole, 1, LONGEST),
     "blanks": lambda value: isinstance(value, str) and len(value) < 100,
     "tokens": lambda value: value in list(TOKENS),
-    "window": lambda value: value is None or _whole(2, LONGEST)(value),
-    "width": lambda value: value is None or _whole(1, 2**20)(value),
-    "columns": _listed(_whole(0, 2**20)),
-    "numbers": _listed(_whole(-(2**31), 2**31)),
+    "window": lambda value: value is None or _is_whole(2, LONGEST, value),
+    "width": lambda value: value is None or _is_whole(1, 2**20, value),
+    "columns": partial(_is_list, partial(_is_whole, 0, 2**20)),
+    "numbers": partial(_is_list, partial(_is_whole, -(2**31), 2**31)),
     "identity": lambda value: value is None or (isinstance(value, float) and 0 < value <= 1),
     "form": lambda value: value in ["fasta", "a2m", "text"],
-    "extra": lambda value: _listed(_is_field)(value) and len({name for name, _ in value}) == len(value) < 2**10,
+    "extra": lambda value: _is_list(_is_field, value) and len({name for name, _ in value}) == len(value) < 2**10,
 }
 """What each field of a ``run.json`` must be."""
