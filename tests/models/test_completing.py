@@ -14,8 +14,6 @@ from concrete_score.models import MADE, Energy, Table
 from concrete_score.models.completing import (
     check_completes,
     complete,
-    complete_once,
-    draw_blanks,
     list_completions,
     log_sum_by_row,
 )
@@ -57,27 +55,29 @@ def test_listed_completions_give_the_exact_likelihood_and_its_gradient(space, se
     x, observed = some_rows(space, 5, seed)
     found = complete(model, x, observed, 500, generator(seed, "draws"))
     exact = log_marginal(model, x, observed)
-    torch.testing.assert_close(found.log_density(model), exact, atol=1e-10, rtol=0)
-    ours, theirs = (gradient(value.sum(), model) for value in (found.log_density(model), exact))
-    torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=0)
-    two = torch.cat([found.rows(slice(0, 2)).log_density(model), found.rows(slice(2, 5)).log_density(model)])
-    torch.testing.assert_close(two, exact, atol=1e-10, rtol=0)
+    torch.testing.assert_close(found.log_density, exact.detach(), atol=1e-10, rtol=0)
+    # What one completion of each row adds to the gradient, on average over the choice among them.
+    density = model.log_density(found.states)
+    share = (found.log_weight - found.log_density[found.row]).exp()
+    torch.testing.assert_close(density.detach(), found.log_weight, atol=1e-10, rtol=0)
+    torch.testing.assert_close(gradient(share @ density, model), gradient(exact.sum(), model), atol=1e-10, rtol=0)
+    one = found.chosen(model, generator(seed, "choice"))
+    two = torch.cat([one.rows(slice(0, 2)).log_density(model), one.rows(slice(2, 5)).log_density(model)])
+    torch.testing.assert_close(two.detach(), exact.detach(), atol=1e-10, rtol=0)
+    assert torch.equal(torch.where(observed, one.states, 0), torch.where(observed, x, 0))
 
 
 @given(spaces(max_sites=5), st.integers(0, 1000), st.booleans())
-def test_draws_know_their_own_probability(space, seed, tables):
+def test_draws_weigh_what_was_seen_given_what_came_before(space, seed, tables):
     parents = random_network(space.sizes, 2, generator(seed, "network")).parents if tables else None
     model = made(space, seed, parents=parents)
     x, observed = some_rows(space, 20, seed)
     if tables:
         model.start_from(x)
-    drawn, log_proposal = draw_blanks(model, x, observed, generator(seed, "draws"))
+    drawn, log_weight = model.propose_given(x, observed, generator(seed, "draws"))
     assert torch.equal(torch.where(observed, drawn, 0), torch.where(observed, x, 0))
     own = model.site_log_conditionals(drawn).gather(-1, drawn[..., None]).squeeze(-1)
-    torch.testing.assert_close(log_proposal, torch.where(observed, 0, own).sum(-1), atol=1e-10, rtol=0)
-    states, log_weight = model.propose_given(x, observed, generator(seed, "draws"))
-    assert torch.equal(states, drawn)
-    torch.testing.assert_close(log_proposal + log_weight, model.log_density(states), atol=1e-10, rtol=0)
+    torch.testing.assert_close(log_weight, torch.where(observed, own, 0).sum(-1), atol=1e-10, rtol=0)
 
 
 class Enumerated:
@@ -147,11 +147,13 @@ def test_the_draws_of_the_library_are_those_enumerated(one_row, monkeypatch):
     x, observed = torch.tensor([[0, 0, 1]]).expand(n, -1), torch.tensor([[False, False, True]]).expand(n, -1)
     found = complete(model, x, observed, draws, generator(0, "draws"))
     assert len(found.states) == draws * n
-    bounds = found.log_density(model).detach()
+    bounds = found.log_density
     assert abs(float(bounds.mean()) - one_row.bound(draws)) < 4 * float(bounds.std()) / n**0.5
     mean = bounds.exp().mean()
     assert abs(float(mean) - np.exp(one_row.exact)) < 4 * float(bounds.exp().std()) / n**0.5
-    ours = gradient(found.log_density(model).mean(), model)
+    one = found.chosen(model, generator(0, "choice"))
+    torch.testing.assert_close(one.log_density(model).detach(), bounds, atol=1e-10, rtol=0)
+    ours = gradient(one.log_density(model).mean(), model)
     truth = gradient(one_row.log_density.logsumexp(0), model)
     each = torch.stack([gradient(value, model) for value in one_row.log_density])
     spread = float(each.std(0).norm()) / n**0.5
@@ -168,8 +170,8 @@ def test_one_completion_is_a_draw_given_what_was_seen(listed, monkeypatch):
     states, _ = list_completions(space, x[:1], observed[:1])
     p = model.log_density(states).softmax(0).detach()
     # Drawn among so many that the noise of the weights is small beside that of the counts.
-    filled = complete_once(model, x, observed, 8 if listed else 40, generator(0, "fill"))
-    counts = torch.bincount(space.index(filled), minlength=space.num_states)[space.index(states)]
+    filled = complete(model, x, observed, 8 if listed else 40, generator(0, "fill")).chosen(model, generator(1, "fill"))
+    counts = torch.bincount(space.index(filled.states), minlength=space.num_states)[space.index(states)]
     z = (counts - n * p) / (n * p * (1 - p)).sqrt()
     assert float(z.abs().max()) < 4.5
 

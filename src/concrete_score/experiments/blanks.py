@@ -17,7 +17,7 @@ from concrete_score.experiments.result import Findings, Settings
 from concrete_score.experiments.runner import Unit, complete
 from concrete_score.experiments.tables import NETWORKS, TEST, behind, learned, mixed_network
 from concrete_score.fitted import Fitted
-from concrete_score.models.completing import Completed, count_completions, draw_blanks, list_completions
+from concrete_score.models.completing import count_completions, list_completions
 from concrete_score.randomness import generator
 from concrete_score.samplers.completions import Cells
 from concrete_score.targets.bayesian_network import BayesianNetwork
@@ -133,17 +133,17 @@ def bound_slope(model: Any, rows: Tensor, observed: Tensor, gen: torch.Generator
     with torch.no_grad():
         for row in some.tolist():
             x, seen = rows[row : row + 1], observed[row : row + 1]
-            states, of = list_completions(model.space, x, seen)
-            exact = Completed(states, of, torch.zeros(len(states)), 1).log_density(model)
-            gaps += _gaps(model, x, seen, float(exact), gen)
+            states, _ = list_completions(model.space, x, seen)
+            exact = float(model.log_density(states).double().logsumexp(0))
+            gaps += _gaps(model, x, seen, exact, gen)
     gaps /= len(some)
     return {"gaps": gaps.tolist(), "slope": float(np.polyfit(np.log(DRAWS), np.log(gaps), 1)[0])}
 
 
 def _gaps(model: Any, x: Tensor, seen: Tensor, exact: float, gen: torch.Generator) -> Sequence[float]:
     """Of one row, for each number of `DRAWS`."""
-    states, log_proposal = draw_blanks(model, x.expand(WEIGHTS, -1), seen.expand(WEIGHTS, -1), gen)
-    weight = (model.log_density(states).double() - log_proposal - exact).exp()
+    _, log_weight = model.propose_given(x.expand(WEIGHTS, -1), seen.expand(WEIGHTS, -1), gen)
+    weight = (log_weight.double() - exact).exp()
     found = []
     for draws in DRAWS:
         mean = weight.reshape(-1, draws).mean(-1)

@@ -11,7 +11,7 @@ from torch import Tensor
 from concrete_score.likelihood.views import RATIOS, Views
 from concrete_score.models.completing import (
     FEW,
-    Completed,
+    Weighed,
     can_draw_blanks,
     complete,
     count_completions,
@@ -74,7 +74,7 @@ def observed_log_ratios(
     found = _completions(views, x, observed, generator, fill, row_name)
     step = max(1, RATIOS // max(1, wanted.num_slots))
     ratios = torch.cat([views.log_ratios(part, wanted).double() for part in torch.split(found.states, step)])
-    mean = log_sum_by_row(ratios + found.log_scale[:, None], found.row, len(x))
+    mean = log_sum_by_row(ratios + found.log_weight[:, None], found.row, len(x))
     return torch.where(observed.gather(1, all_edits(wanted, x)[0]), mean, torch.nan)
 
 
@@ -96,23 +96,23 @@ def top_changes(changes: SiteNeighborhood, x: States, ratio: Tensor, top: int) -
 
 def _completions(
     views: Views, x: States, observed: Tensor, generator: torch.Generator, fill: Fill, row_name: RowName
-) -> Completed:
-    """Completions of rows, with their log-probabilities given what is observed as ``log_scale``."""
+) -> Weighed:
+    """Completions of rows, with their log-probabilities given what is observed as ``log_weight``."""
     model = views.model if views.score is None and can_draw_blanks(views.model) else views.density
     few = bool((count_completions(views.space, observed) <= FEW).all())
     if model is None or not (few or can_draw_blanks(model)):
         drawn = fill(COMPLETED).transpose(0, 1)
         row = torch.arange(len(x), device=x.device).repeat_interleave(COMPLETED)
         scale = torch.full((len(row),), -log(COMPLETED), dtype=torch.float64, device=x.device)
-        return Completed(drawn.flatten(0, 1), row, scale, len(x))
+        return Weighed(drawn.flatten(0, 1), row, scale, len(x))
     found = complete(model, x, observed, COMPLETED, generator)
-    weight = found.log_weights(model).double()
-    total = log_sum_by_row(weight, found.row, len(x))
+    weight = found.log_weight
+    total = found.log_density
     if bool((total == -torch.inf).any()):
         raise Impossible(int((total == -torch.inf).nonzero()[0]), row_name=row_name)
     possible = weight > -torch.inf  # from a completion of probability zero no ratio leads anywhere
     scale = (weight - total[found.row])[possible]
-    return Completed(found.states[possible], found.row[possible], scale, found.size)
+    return Weighed(found.states[possible], found.row[possible], scale, found.size)
 
 
 def per_cell(space: Space, x: Tensor, changes: SiteNeighborhood, log_sizes: Mapping[int, Tensor]) -> Tensor:

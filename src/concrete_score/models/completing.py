@@ -6,7 +6,8 @@ all listed, and the sum is exact. Otherwise K of them are drawn from ``r``, each
     q(x_O) = E_r [ q(x_O, x_U) / r(x_U) ],      log q(x_O) ≥ E_r log (1/K) Σ_k q(x_O, x_U^k) / r(x_U^k).
 
 The draws carry no gradient, so that of the bound is ``Σ_k w_k ∇ log q(x_O, x_U^k)``, with the ratios normalized over k
-as weights w. It is the gradient of ``log q(x_O)`` up to a bias of order 1/K (docs/mathematics.md, "Blanks").
+as weights w. It is the gradient of ``log q(x_O)`` up to a bias of order 1/K (docs/mathematics.md, "Blanks"). One
+completion chosen by these weights has the same gradient on average, for one pass instead of K: training uses that.
 """
 
 from math import log
@@ -30,36 +31,57 @@ FEW = 256
 
 
 class Completed(NamedTuple):
-    """Rows with their blanks filled in several ways; those of one row together stand for it."""
+    """Rows with their blanks filled, and what the density of each is scaled by to stand for all ways of filling it."""
+
+    states: Tensor
+    """``(B, D)``."""
+    log_scale: Tensor
+    """``(B,)``."""
+
+    def rows(self, part: slice) -> "Completed":
+        """A slice of the batch."""
+        return Completed(self.states[part], self.log_scale[part])
+
+    def log_density(self, model: Any) -> PerState:
+        """``log q(states) + log_scale`` ``(B,)``, differentiable."""
+        density: Tensor = model.log_density(self.states)
+        return density + self.log_scale.to(density.dtype)
+
+
+class Weighed(NamedTuple):
+    """Rows with their blanks filled in several ways, and the weight of each."""
 
     states: Tensor
     """``(n, D)``."""
     row: Tensor
     """Which row each of them completes ``(n,)``, ascending."""
-    log_scale: Tensor
-    """``(n,)``: the sum of ``q(states) exp(log_scale)`` over a row is ``q(observed cells)``, or has it as its mean."""
+    log_weight: Tensor
+    """``(n,)`` in float64: the weights of a row sum to ``q(observed cells)``, or to a number with that mean."""
     size: int
     """How many rows there are."""
 
-    def rows(self, part: slice) -> "Completed":
-        """A slice of the batch."""
-        start, stop, _ = part.indices(self.size)
-        ends = torch.searchsorted(self.row, torch.tensor([start, stop], device=self.row.device)).tolist()
-        mine = slice(*ends)
-        return Completed(self.states[mine], self.row[mine] - start, self.log_scale[mine], stop - start)
+    @property
+    def log_density(self) -> PerState:
+        """``log q(observed cells)`` of each row ``(size,)``, or the bound below it."""
+        return log_sum_by_row(self.log_weight, self.row, self.size)
 
-    def log_weights(self, model: Any) -> Tensor:
-        """``log q(states) + log_scale`` ``(n,)``."""
-        density: Tensor = model.log_density(self.states)
-        return density + self.log_scale.to(density.dtype)
+    def chosen(self, model: Any, generator: torch.Generator) -> Completed:
+        """One completion of each row, drawn by weight, standing for all.
 
-    def log_density(self, model: Any) -> PerState:
-        """``log q(observed cells)`` of each row ``(size,)``, or the bound below it; differentiable."""
-        return log_sum_by_row(self.log_weights(model), self.row, self.size)
+        With ``log_scale = log Σ_k w_k - log q(states)``, q being the model that weighed them, its log-density is the
+        bound, and the mean of its gradient over the draw is that of the bound.
+        """
+        # The largest of log-weights with Gumbel noise is a draw by weight.
+        unit = uniform((len(self.row),), generator, self.row.device)
+        key = self.log_weight - (-torch.log1p(-unit)).log()
+        best = key.new_full((self.size,), -torch.inf).scatter_reduce(0, self.row, key, "amax")
+        states = self.states[(key == best[self.row]).nonzero().squeeze(-1)]
+        with torch.no_grad():
+            return Completed(states, self.log_density - model.log_density(states).double())
 
 
 @torch.no_grad()
-def complete(model: Any, x: States, observed: Tensor, draws: int, generator: torch.Generator) -> Completed:
+def complete(model: Any, x: States, observed: Tensor, draws: int, generator: torch.Generator) -> Weighed:
     """Rows with their blanks filled: in all ways where these are few, otherwise by ``draws`` draws of the model.
 
     Args:
@@ -72,56 +94,28 @@ def complete(model: Any, x: States, observed: Tensor, draws: int, generator: tor
     >>> from concrete_score.targets import pmf
     >>> p = pmf([[0.1, 0.2], [0.3, 0.4]])
     >>> x, seen = torch.tensor([[0, 1], [1, 1]]), torch.tensor([[False, True], [True, True]])
-    >>> complete(p, x, seen, 8, torch.Generator()).log_density(p).exp()
+    >>> complete(p, x, seen, 8, torch.Generator()).log_density.exp()
     tensor([0.6000, 0.4000], dtype=torch.float64)
     """
     count = count_completions(model.space, observed)
     few = count <= (LISTED * draws if can_draw_blanks(model) else FEW)
     listed = few.nonzero().squeeze(-1)
     states, row = list_completions(model.space, x[listed], observed[listed])
-    scale = torch.zeros(len(states), dtype=torch.float64, device=x.device)
+    weight = model.log_density(states).double()
     if len(listed) == len(x):
-        return Completed(states, row, scale, len(x))
-    many = (~few).nonzero().squeeze(-1).repeat_interleave(draws)
-    drawn, log_proposal = draw_blanks(model, x[many], observed[many], generator)
-    rows, order = torch.cat([listed[row], many]).sort(stable=True)
-    scale = torch.cat([scale, -log(draws) - log_proposal.double()])
-    return Completed(torch.cat([states, drawn])[order], rows, scale[order], len(x))
-
-
-@torch.no_grad()
-def complete_once(model: Any, x: States, observed: Tensor, draws: int, generator: torch.Generator) -> States:
-    """Each row with its blanks filled by one of its completions, chosen by weight ``(B, D)``.
-
-    Exactly a draw given the observed cells where all completions are listed, and nearly one where ``draws`` are drawn.
-    """
-    found = complete(model, x, observed, draws, generator)
-    weight = found.log_weights(model).double()
-    # The largest of log-weights with Gumbel noise is a draw by weight.
-    unit = uniform((len(weight),), generator, weight.device)
-    key = weight - (-torch.log1p(-unit)).log()
-    best = torch.full((len(x),), -torch.inf, dtype=key.dtype, device=key.device)
-    best = best.scatter_reduce(0, found.row, key, "amax")
-    chosen = (key == best[found.row]).nonzero().squeeze(-1)
-    filled = x.clone()
-    filled[found.row[chosen]] = found.states[chosen]
-    return filled
-
-
-def draw_blanks(model: Any, x: States, observed: Tensor, generator: torch.Generator) -> tuple[States, PerState]:
-    """``x`` with each blank drawn given the sites before it ``(n, D)``, and ``log r`` of the draws ``(n,)``."""
-    own = getattr(model, "draw_blanks", None)
-    if own is not None:
-        return own(x, observed, generator)  # type: ignore[no-any-return]
-    if not hasattr(model, "propose_given"):  # one that leaves blanks out, learned by an objective that does not
+        return Weighed(states, row, weight, len(x))
+    if not can_draw_blanks(model):  # one that leaves blanks out, learned by an objective that does not
         raise _cannot_draw(model)
-    states, log_weight = model.propose_given(x, observed, generator)
-    return states, model.log_density(states).double() - log_weight
+    many = (~few).nonzero().squeeze(-1).repeat_interleave(draws)
+    drawn, log_weight = model.propose_given(x[many], observed[many], generator)
+    rows, order = torch.cat([listed[row], many]).sort(stable=True)
+    weight = torch.cat([weight, log_weight.double() - log(draws)])
+    return Weighed(torch.cat([states, drawn])[order], rows, weight[order], len(x))
 
 
 def can_draw_blanks(model: Any) -> bool:
     """Whether a model draws blanks given the sites before them, with a weight."""
-    return hasattr(model, "draw_blanks") or hasattr(model, "propose_given")
+    return hasattr(model, "propose_given")
 
 
 def _cannot_draw(model: Any) -> InputError:

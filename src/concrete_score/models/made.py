@@ -230,18 +230,6 @@ class MADE(nn.Module):
         rows = torch.zeros((len(component), self.space.num_sites), dtype=torch.int64, device=component.device)
         return rows, self._fill(rows, None, generator, _Tilts.of(tilts, self.space, component))
 
-    @torch.no_grad()
-    def draw_blanks(self, x: States, observed: Tensor, generator: torch.Generator) -> tuple[States, PerState]:
-        """The draws of `propose_given` ``(n, D)`` with their own log-probability in place of their weight.
-
-        Returns:
-            The draws, and ``log r = Σ_{d unobserved} log q(x_d | before)`` in float64 ``(n,)``.
-        """
-        states = torch.where(observed, x, 0)
-        log_proposal = torch.zeros(len(x), dtype=torch.float64, device=x.device)
-        self._fill(states, observed, generator, log_proposal=log_proposal)
-        return states, log_proposal
-
     def _outputs(self, rows: Tensor) -> Tensor:
         hidden: Tensor = self.read(self.features(rows))
         for block in self.blocks:
@@ -256,7 +244,6 @@ class MADE(nn.Module):
         observed: Tensor | None,
         generator: torch.Generator,
         tilts: "_Tilts | None" = None,
-        log_proposal: Tensor | None = None,
         units: Tensor | None = None,
     ) -> Tensor:
         """Draw the unobserved sites of ``rows`` in place, and give their log-weights under each kind ``(n, K)``."""
@@ -264,10 +251,10 @@ class MADE(nn.Module):
         log_weight = torch.zeros(len(rows), kinds, dtype=torch.float64, device=rows.device)
         for start in range(0, len(rows), _ROWS):
             part = slice(start, start + _ROWS)
-            known, total = (None if table is None else table[part] for table in (observed, log_proposal))
+            known = None if observed is None else observed[part]
             some = _Tilts(1, {}, None) if tilts is None else tilts.rows(part)
             unit = _uniforms(rows[part], generator) if units is None else units[part].T.contiguous()
-            self._fill_part(rows[part], known, unit, some, log_weight[part], total)
+            self._fill_part(rows[part], known, unit, some, log_weight[part])
         return log_weight
 
     def _fill_part(
@@ -277,13 +264,11 @@ class MADE(nn.Module):
         units: Tensor,
         tilts: "_Tilts",
         log_weight: Tensor,
-        log_proposal: Tensor | None,
     ) -> None:
         """Draw the unobserved sites of ``rows`` by ``units`` ``(D, n)`` and add to ``log_weight``; see `sample` for why
         each unit is computed once.
 
-        Everything lies the other way round, a line for each site or unit, so that what is read is in one piece. The
-        log-probabilities of what is drawn are added to ``log_proposal``.
+        Everything lies the other way round, a line for each site or unit, so that what is read is in one piece.
         """
         features = self.write.weight.new_empty(self.features.num_features, len(rows))
         cache = self.write.weight.new_empty(2 * len(self.blocks) + 1, self.hidden, len(rows))
@@ -300,8 +285,6 @@ class MADE(nn.Module):
                 # Values without an output have the logit 0 (autoregressive.Group).
                 table = functional.pad(logits.T, (step.size - len(logits), 0)).double().log_softmax(-1)
                 value = tilts.draw(step.site, table, unit, seen, values[step.site], log_weight)
-            if log_proposal is not None and seen is not None:
-                log_proposal += torch.where(seen, 0.0, _log_prob(logits, step.size, value))
             values[step.site] = value
             features[step.features] = self.features.part(value, step.features).T
         rows.copy_(values.T)
@@ -353,14 +336,6 @@ def _draw(logits: Tensor, size: int, unit: Tensor) -> Tensor:
     # Values without an output have the logit 0 (autoregressive.Group).
     padded = functional.pad(logits.T, (size - len(logits), 0))
     return draw_categories(padded, unit[:, None]).squeeze(-1)
-
-
-def _log_prob(logits: Tensor, size: int, value: Tensor) -> Tensor:
-    """Log-probabilities in float64 of values ``(n,)`` under the outputs of their site ``(width, n)``."""
-    if size == 2:
-        return functional.logsigmoid(logits[0].double() * (2 * value - 1))
-    padded = functional.pad(logits.T.double(), (size - len(logits), 0))
-    return padded.log_softmax(-1).gather(-1, value[:, None]).squeeze(-1)
 
 
 class _Tilts(NamedTuple):

@@ -66,8 +66,8 @@ class MaximumLikelihood:
         return RowDraws(x)
 
     def draw_observed(self, x: States, observed: Tensor, generator: torch.Generator, model: Any) -> Completed:
-        """Completions by the model as it is now, without a gradient."""
-        return complete(model, x, observed, self.completions, generator)
+        """One completion a row by the model as it is now, chosen among several by weight."""
+        return complete(model, x, observed, self.completions, generator).chosen(model, generator)
 
     def loss(self, model: Any, draws: RowDraws | Completed) -> PerState:
         self.check(model)

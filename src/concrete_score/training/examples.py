@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from concrete_score.errors import InputError
-from concrete_score.models.completing import DRAWS, LISTED, check_completes, complete_once
+from concrete_score.models.completing import DRAWS, LISTED, check_completes, complete
 from concrete_score.protocols import Objective, ObservedObjective
 from concrete_score.randomness import generator
 from concrete_score.training.recipe import TrainingSettings
@@ -102,13 +102,16 @@ class Examples:
         return self if self.weights is None else replace(self, weights=self.weights / self.weights.mean())
 
     def completed(self, model: Any, generator: torch.Generator) -> "Examples":
-        """With the blanks of each row filled by a draw of the model given what was seen of it (`complete_once`)."""
+        """With the blanks of each row filled by a draw of the model given what was seen of it.
+
+        Exactly so where all completions of a row are listed, and nearly where some are drawn and one chosen by weight.
+        """
         if self.observed is None:
             return self
         step = max(1, CELLS // (LISTED * DRAWS * self.states.shape[-1]))
         parts = zip(torch.split(self.states, step), torch.split(self.observed, step), strict=True)
-        filled = [complete_once(model, x.long(), observed, DRAWS, generator) for x, observed in parts]
-        return Examples(torch.cat(filled), None, self.weights)
+        weighed = (complete(model, x.long(), observed, DRAWS, generator) for x, observed in parts)
+        return Examples(torch.cat([each.chosen(model, generator).states for each in weighed]), None, self.weights)
 
     def check(self, model: Any) -> None:
         """Refuse rows with blanks of a model that cannot fill them.
@@ -127,8 +130,7 @@ class Examples:
 AHEAD, CELLS = 20, 2**24
 """Steps for whose batches blanks are filled together, as long as they hold about so many cells at most.
 
-A few large passes cost less than many small ones. Fills do not spoil: each is weighed by the model of its own step
-against the model that drew it.
+A few large passes cost less than many small ones, and so few steps change the weights of fills by little.
 """
 
 

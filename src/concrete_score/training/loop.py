@@ -346,7 +346,7 @@ def _log_density(model: Any, part: Examples, random: torch.Generator, looks: int
     x = part.states.long()
     if part.observed is None:
         return model.log_density(x)  # type: ignore[no-any-return]
-    return complete(model, x, part.observed, looks, random).log_density(model)
+    return complete(model, x, part.observed, looks, random).log_density
 
 
 def _loss(model: Any, objective: Objective, part: Examples, random: torch.Generator) -> Tensor:
