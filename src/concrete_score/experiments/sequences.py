@@ -43,7 +43,7 @@ ROWS, DRAWS, SHOWN = 1_000, 32, 4
 SETS: Mapping[str, Mapping[str, Any]] = {
     "names": {"training": {"steps": 4_000, "batch_size": 128}},
     "tinyshakespeare": {"window": 128, "training": {"steps": 4_000, "batch_size": 32}},
-    "planted": {"model": {"width": 32, "depth": 2}, "training": {"steps": 500, "batch_size": 64, "lr": 3e-3}},
+    "planted": {"model": {"width": 32, "depth": 2}, "training": {"steps": 300, "batch_size": 64, "lr": 3e-3}},
 }
 """How each text is cut into examples, and how long both transformers learn."""
 LANGUAGE = Space((5,) * 12)
