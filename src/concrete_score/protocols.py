@@ -260,8 +260,13 @@ class Objective(Protocol):
 class ObservedObjective(Objective, Protocol):
     """An objective that counts a row by what was seen of it."""
 
-    def draw_observed(self, x: States, observed: Tensor, generator: torch.Generator, model: Any) -> Any:
-        """As `draw`, of rows whose unobserved cells hold nothing; ``observed`` is bool ``(B, D)``."""
+    def draw_observed(
+        self, x: States, observed: Tensor, generator: torch.Generator, model: Any, ahead: Any = None
+    ) -> Any:
+        """As `draw`, of rows whose unobserved cells hold nothing; ``observed`` is bool ``(B, D)``.
+
+        What is drawn for blanks may look ``ahead`` (`models.lookahead.LookAhead`).
+        """
         ...
 
 

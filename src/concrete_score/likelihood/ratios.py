@@ -97,7 +97,7 @@ def top_changes(changes: SiteNeighborhood, x: States, ratio: Tensor, top: int) -
 def _completions(
     views: Views, x: States, observed: Tensor, generator: torch.Generator, fill: Fill, row_name: RowName
 ) -> Weighed:
-    """Completions of rows, with their log-probabilities given what is observed as ``log_weight``."""
+    """Completions of rows, weighed by their probabilities given what is observed."""
     model = views.model if views.score is None and can_draw_blanks(views.model) else views.density
     few = bool((count_completions(views.space, observed) <= FEW).all())
     if model is None or not (few or can_draw_blanks(model)):
@@ -106,13 +106,12 @@ def _completions(
         scale = torch.full((len(row),), -log(COMPLETED), dtype=torch.float64, device=x.device)
         return Weighed(drawn.flatten(0, 1), row, scale, len(x))
     found = complete(model, x, observed, COMPLETED, generator)
-    weight = found.log_weight
     total = found.log_density
     if bool((total == -torch.inf).any()):
         raise Impossible(int((total == -torch.inf).nonzero()[0]), row_name=row_name)
-    possible = weight > -torch.inf  # from a completion of probability zero no ratio leads anywhere
-    scale = (weight - total[found.row])[possible]
-    return Weighed(found.states[possible], found.row[possible], scale, found.size)
+    possible = found.log_weight > -torch.inf  # from a completion of probability zero no ratio leads anywhere
+    share = (found.log_weight - total[found.row])[possible]
+    return Weighed(found.states[possible], found.row[possible], share, found.size)
 
 
 def per_cell(space: Space, x: Tensor, changes: SiteNeighborhood, log_sizes: Mapping[int, Tensor]) -> Tensor:

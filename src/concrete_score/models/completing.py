@@ -17,14 +17,15 @@ import torch
 from torch import Tensor
 
 from concrete_score.errors import InputError, Option
+from concrete_score.models.lookahead import LookAhead
 from concrete_score.models.masked import Masked
 from concrete_score.randomness import uniform
 from concrete_score.shapes import PerState, States
 from concrete_score.spaces import Space
 
-DRAWS = 8
-"""Ways in which a row's blanks are filled at each step of a training."""
-LISTED = 2
+DRAWS = 4
+"""Ways in which a row's blanks are filled at each step of a training, of which one is chosen."""
+LISTED = 4
 """Listing a completion costs a pass, and drawing one costs about two: so many times as many are listed as drawn."""
 FEW = 256
 """Completions listed at most of a model that cannot draw any."""
@@ -81,7 +82,14 @@ class Weighed(NamedTuple):
 
 
 @torch.no_grad()
-def complete(model: Any, x: States, observed: Tensor, draws: int, generator: torch.Generator) -> Weighed:
+def complete(
+    model: Any,
+    x: States,
+    observed: Tensor,
+    draws: int,
+    generator: torch.Generator,
+    ahead: LookAhead | None = None,
+) -> Weighed:
     """Rows with their blanks filled: in all ways where these are few, otherwise by ``draws`` draws of the model.
 
     Args:
@@ -90,6 +98,7 @@ def complete(model: Any, x: States, observed: Tensor, draws: int, generator: tor
         observed: which cells are known, bool ``(B, D)``.
         draws: of each row that has many completions, K.
         generator: the source of the draws.
+        ahead: what draws know of the observed cells after them.
 
     >>> from concrete_score.targets import pmf
     >>> p = pmf([[0.1, 0.2], [0.3, 0.4]])
@@ -107,7 +116,8 @@ def complete(model: Any, x: States, observed: Tensor, draws: int, generator: tor
     if not can_draw_blanks(model):  # one that leaves blanks out, learned by an objective that does not
         raise _cannot_draw(model)
     many = (~few).nonzero().squeeze(-1).repeat_interleave(draws)
-    drawn, log_weight = model.propose_given(x[many], observed[many], generator)
+    looks = {} if ahead is None else {"ahead": ahead}  # only models with an order can look ahead
+    drawn, log_weight = model.propose_given(x[many], observed[many], generator, **looks)
     rows, order = torch.cat([listed[row], many]).sort(stable=True)
     weight = torch.cat([weight, log_weight.double() - log(draws)])
     return Weighed(torch.cat([states, drawn])[order], rows, weight[order], len(x))

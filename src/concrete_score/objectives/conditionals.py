@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from concrete_score.errors import InputError, check_count
 from concrete_score.models.completing import DRAWS, complete, leaves_blanks
+from concrete_score.models.lookahead import LookAhead
 from concrete_score.protocols import DensityModel, LocalFields
 from concrete_score.shapes import PerState, PerStateTable, States
 from concrete_score.spaces import Space, check_same_space
@@ -108,10 +109,12 @@ class PseudoLikelihood(SiteConditionalObjective):
     """
 
     @torch.no_grad()
-    def draw_observed(self, x: States, observed: Tensor, generator: torch.Generator, model: Any) -> SiteDraws:
+    def draw_observed(
+        self, x: States, observed: Tensor, generator: torch.Generator, model: Any, ahead: LookAhead | None = None
+    ) -> SiteDraws:
         """Which sites to look at; blanks are left out, or else filled by a draw of the model."""
         left_out = leaves_blanks(model)
-        rows = x if left_out else complete(model, x, observed, DRAWS, generator).chosen(model, generator).states
+        rows = x if left_out else complete(model, x, observed, DRAWS, generator, ahead).chosen(model, generator).states
         found = self.draw(rows, generator, model)
         if not left_out:
             return found

@@ -69,7 +69,9 @@ class HiddenValue:
         return self.draw_observed(x, torch.ones_like(x, dtype=torch.bool), generator, model)
 
     @torch.no_grad()
-    def draw_observed(self, x: States, observed: Tensor, generator: torch.Generator, model: Any) -> HiddenDraws:
+    def draw_observed(
+        self, x: States, observed: Tensor, generator: torch.Generator, model: Any, ahead: Any = None
+    ) -> HiddenDraws:
         """The same of rows with blanks, bool ``(B, D)``; no blank is filled."""
         count = observed.sum(-1)
         # Each m is uniform; those of a batch are spread evenly, which makes the batch's loss less noisy.

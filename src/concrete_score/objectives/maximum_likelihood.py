@@ -8,6 +8,7 @@ from torch import Tensor
 
 from concrete_score.errors import InputError, check_count
 from concrete_score.models.completing import DRAWS, Completed, complete
+from concrete_score.models.lookahead import LookAhead
 from concrete_score.protocols import DensityModel
 from concrete_score.shapes import PerState, PerStateTable, States
 from concrete_score.spaces import Space, check_same_space
@@ -65,9 +66,11 @@ class MaximumLikelihood:
     def draw(self, x: States, generator: torch.Generator, model: Any = None) -> RowDraws:
         return RowDraws(x)
 
-    def draw_observed(self, x: States, observed: Tensor, generator: torch.Generator, model: Any) -> Completed:
+    def draw_observed(
+        self, x: States, observed: Tensor, generator: torch.Generator, model: Any, ahead: LookAhead | None = None
+    ) -> Completed:
         """One completion a row by the model as it is now, chosen among several by weight."""
-        return complete(model, x, observed, self.completions, generator).chosen(model, generator)
+        return complete(model, x, observed, self.completions, generator, ahead).chosen(model, generator)
 
     def loss(self, model: Any, draws: RowDraws | Completed) -> PerState:
         self.check(model)

@@ -27,7 +27,7 @@ from concrete_score.samplers.gibbs import Gibbs, site_conditionals
 from concrete_score.samplers.guided import Autoregressive
 from concrete_score.samplers.resampling import ENOUGH, FIRST, MOST, Propose, resample
 from concrete_score.samplers.run import Progress
-from concrete_score.samplers.weighted import weigh_blanks
+from concrete_score.samplers.weighted import EFFECTIVE, weigh_blanks
 
 REPLICAS = 32
 """Draws of a row over which the distribution of its blanks is averaged where they cannot be enumerated."""
@@ -38,7 +38,7 @@ PASSES = 128
 FEWEST = 4
 """Draws of a row over which such conditionals are averaged at least; where that takes more passes, draws are weighed
 without them."""
-LEAST_EFFECTIVE = 20.0
+LEAST_EFFECTIVE = EFFECTIVE
 """Fewer effective proposals than this, or than a fiftieth of the draws, are not to be trusted."""
 MOST_R_HAT = 1.2
 """Short chains are judged by few draws each, so that a stricter bound would mostly raise false alarms."""

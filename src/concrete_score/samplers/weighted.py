@@ -10,7 +10,7 @@ random (Cranley and Patterson, 1976), the first blank of the order by the first 
 is distributed as before, and together they are spread far more evenly. Rows whose weights are poor are given more.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,21 +18,22 @@ import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from concrete_score.models.layers import draw_categories
+from concrete_score.models.lookahead import ROWS, LookAhead
 from concrete_score.randomness import uniform
 from concrete_score.samplers.completions import CELLS, Impossible, Known, Rows
 
-DRAWS = 64
-"""Draws of each row in the first round; each further round has three times as many as there were before."""
-EFFECTIVE = 20.0
+DRAWS, MORE = 16, 2
+"""Draws of each row in the first round, and how many times as many in each further one: powers of two, for points of a
+Sobol sequence are spread evenly in such numbers."""
+EFFECTIVE = 10.0
 """Draws are enough if they count for so many, ``(Σw)² / Σw²``; evenly spread ones are worth more than that says."""
-ROUNDS = 3
-"""At most: 1,024 draws of a row."""
-SMOOTHING = 1.0
-"""What the model's own predictions from the sites before a blank count beside the draws, so that no value is
-impossible only because none of them met it."""
-PREDICTED = 4
-"""Draws of a row whose predictions are averaged."""
+ROUNDS = 7
+"""At most: 2,032 draws of a row."""
+SMOOTHING = 2.0
+"""What the distributions that a blank was drawn from count beside the draws, in draws. They know more values than the
+draws met, and less of what was observed after the blank."""
+LEAST = 500
+"""Draws of the model at least that pairs of columns are counted in."""
 
 
 class Weighed(NamedTuple):
@@ -66,16 +67,28 @@ def weigh_blanks(model: Any, x: Rows, observed: Known, generator: torch.Generato
     >>> bool((found.log_probs.exp() - exact).abs().max() < 0.02)
     True
     """
-    tally = _Tally.empty(model, x, observed)
+    # Looking ahead pays where its tables take a small part of the draws.
+    paid = len(x) * DRAWS // 16
+    pairs = model.sample(min(paid, ROWS), generator) if paid >= LEAST else x[:0]
+    tally = _Tally.empty(model, x, observed, LookAhead.of(pairs, model.space, model.order))
     active, draws = torch.arange(len(x), device=x.device), DRAWS
     for _ in range(ROUNDS):
         for rows in torch.split(active, max(1, CELLS // (draws * x.shape[1]))):
             tally.add(rows, draws, generator)
         active = (tally.effective < EFFECTIVE).nonzero().squeeze(-1)
-        draws = 3 * int(tally.count.max())
+        draws *= MORE
         if not len(active):
             break
     return tally.found()
+
+
+class _Told(NamedTuple):
+    """What `made.Tell` receives."""
+
+    site: int
+    draw: Tensor
+    probs: Tensor
+    log_prior: Tensor
 
 
 @dataclass(eq=False)
@@ -92,13 +105,14 @@ class _Tally:
     table: Tensor
     """``Σ w 1[x_d = v]``, relative to the row's total ``(R, b, V)``."""
     predicted: Tensor
-    """The mean prediction of each blank from the sites before it ``(R, b, V)``."""
+    """The same sum of the distributions that the draws came from ``(R, b, V)``."""
     log_sum: Tensor
     log_square: Tensor
     count: Tensor
+    ahead: LookAhead | None
 
     @classmethod
-    def empty(cls, model: Any, x: Tensor, observed: Tensor) -> "_Tally":
+    def empty(cls, model: Any, x: Tensor, observed: Tensor, ahead: LookAhead | None = None) -> "_Tally":
         blank = ~observed[:, model.order]
         place = (blank.long().cumsum(1) - 1).clamp_min(0)
         width = int(blank.sum(1).max())
@@ -106,7 +120,7 @@ class _Tally:
         table = torch.zeros(*site.shape, max(model.space.sizes), dtype=torch.float64, device=x.device)
         nothing = torch.full((len(x),), -torch.inf, dtype=torch.float64, device=x.device)
         sums = nothing, nothing.clone(), torch.zeros_like(nothing)
-        return cls(model, x, observed, site, place, table, torch.zeros_like(table), *sums)
+        return cls(model, x, observed, site, place, table, torch.zeros_like(table), *sums, ahead)
 
     @property
     def effective(self) -> Tensor:
@@ -117,17 +131,20 @@ class _Tally:
         """``draws`` more of some rows ``(r,)``."""
         shape = (len(rows), draws, -1)
         flat, known = (each[rows, None].expand(shape).flatten(0, 1) for each in (self.x, self.observed))
-        states, log_weight = self.model.propose_given(flat, known, generator, units=self._units(rows, draws, generator))
+        units = self._units(rows, draws, generator)
+        told: list[_Told] = []
+        states, log_weight = self.model.propose_given(
+            flat, known, generator, units=units, ahead=self.ahead, tell=lambda *each: told.append(_Told(*each))
+        )
         states, log_weight = states.reshape(shape), log_weight.double().reshape(shape[:2])
-        if not bool(self.count[rows].any()):
-            self._predict(rows, states, log_weight, generator)
         total = log_weight.logsumexp(1)
         after = torch.logaddexp(self.log_sum[rows], total)
         safe = torch.where(after > -torch.inf, after, 0.0)
-        weight = (log_weight - safe[:, None]).exp()
-        value = states.gather(2, self.site[rows, None].expand(-1, draws, -1)).transpose(1, 2)
-        before = self.table[rows] * (self.log_sum[rows] - safe).exp()[:, None, None]
-        self.table[rows] = before.scatter_add_(2, value, weight[:, None].expand(value.shape))
+        weight = (log_weight - torch.where(total > -torch.inf, total, 0.0)[:, None]).exp()
+        old, new = ((each - safe).exp()[:, None, None] for each in (self.log_sum[rows], total))
+        table, predicted = self._averaged(told, rows, states.transpose(1, 2), weight)
+        self.table[rows] = self.table[rows] * old + table * new
+        self.predicted[rows] = self.predicted[rows] * old + predicted * new
         self.log_sum[rows] = after
         self.log_square[rows] = torch.logaddexp(self.log_square[rows], (2 * log_weight).logsumexp(1))
         self.count[rows] += draws
@@ -139,8 +156,8 @@ class _Tally:
             first = int(impossible[0, 0])
             raise Impossible(first, f"none of {int(self.count[first]):,} ancestral draws that agrees with them")
         effective = self.effective
-        total = effective[:, None, None] * self.table + SMOOTHING * self.predicted
-        probs = total / (effective + SMOOTHING)[:, None, None]
+        probs = effective[:, None, None] * self.table.clamp_min(0) + SMOOTHING * self.predicted
+        probs = probs / probs.sum(-1, keepdim=True).clamp_min(torch.finfo(probs.dtype).tiny)
         # Blanks by row and site, as everywhere; those of a row lie in the model's order here.
         row, place = (~self.observed.gather(1, self.site)).nonzero(as_tuple=True)
         site = self.site[row, place]
@@ -156,17 +173,30 @@ class _Tally:
         place = self.place[rows, None].expand(-1, draws, -1)
         return spread.gather(2, place).flatten(0, 1)
 
-    def _predict(self, rows: Tensor, states: Tensor, log_weight: Tensor, generator: torch.Generator) -> None:
-        """Average the predictions of some draws, chosen by weight."""
-        safe = torch.where(log_weight.logsumexp(1, keepdim=True) > -torch.inf, log_weight, 0.0)
-        chosen = draw_categories(safe, uniform((len(rows), PREDICTED), generator, rows.device))
-        some = states.gather(1, chosen[..., None].expand(-1, -1, states.shape[2]))
-        for part in _parts(len(rows), PREDICTED * states.shape[2] * self.table.shape[2]):
-            table = self.model.site_log_conditionals(some[part]).double().exp().mean(1)
-            at = self.site[rows[part]][..., None].expand(-1, -1, table.shape[2])
-            self.predicted[rows[part]] = table.gather(1, at)
+    def _averaged(self, told: Sequence[_Told], rows: Tensor, value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """The estimate of each blank's distribution by the draws of some rows, and by what they were drawn from.
 
+        Args:
+            told: of each site, what `made.Tell` receives.
+            rows: ``(r,)``.
+            value: what was drawn ``(r, D, draws)``.
+            weight: normalized over the draws of a row ``(r, draws)``.
 
-def _parts(count: int, width: int) -> Iterator[slice]:
-    step = max(1, CELLS // max(1, width))
-    return (slice(start, start + step) for start in range(0, count, step))
+        Returns:
+            Both ``(r, b, V)``.
+        """
+        table = self.table.new_zeros(len(rows), *self.table.shape[1:])
+        predicted, order = torch.zeros_like(table), self.model.order.argsort()
+        for site in sorted({each.site for each in told}):
+            draw, probs, log_prior = (
+                torch.cat(parts) for parts in zip(*(each[1:] for each in told if each.site == site), strict=True)
+            )
+            row = draw.reshape(-1, weight.shape[1])[:, 0] // weight.shape[1]
+            shape = (len(row), weight.shape[1])
+            w, prior, probs = weight[row], log_prior.reshape(shape).softmax(-1), probs.reshape(*shape, -1)
+            share = ((w * prior).sum(-1) / prior.square().sum(-1)).clamp(0, 1)[:, None] * prior
+            place = self.place[rows[row], order[site]]
+            kept = torch.zeros_like(probs[:, 0]).scatter_add_(1, value[row, site], w - share)
+            table[row, place, : probs.shape[2]] = kept + torch.einsum("rk,rkv->rv", share, probs)
+            predicted[row, place, : probs.shape[2]] = torch.einsum("rk,rkv->rv", w, probs)
+        return table, predicted

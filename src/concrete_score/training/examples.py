@@ -8,6 +8,7 @@ from torch import Tensor
 
 from concrete_score.errors import InputError
 from concrete_score.models.completing import DRAWS, LISTED, check_completes, complete
+from concrete_score.models.lookahead import LookAhead
 from concrete_score.protocols import Objective, ObservedObjective
 from concrete_score.randomness import generator
 from concrete_score.training.recipe import TrainingSettings
@@ -101,7 +102,14 @@ class Examples:
         """With weights whose mean is 1."""
         return self if self.weights is None else replace(self, weights=self.weights / self.weights.mean())
 
-    def completed(self, model: Any, generator: torch.Generator) -> "Examples":
+    def look_ahead(self, model: Any) -> LookAhead | None:
+        """What a model with an order needs to draw a blank with an eye on the observed cells after it."""
+        if self.observed is None or not hasattr(model, "order"):
+            return None
+        order = torch.as_tensor(model.order, device=self.states.device)
+        return LookAhead.of(self.states, model.space, order, self.observed)
+
+    def completed(self, model: Any, generator: torch.Generator, ahead: LookAhead | None = None) -> "Examples":
         """With the blanks of each row filled by a draw of the model given what was seen of it.
 
         Exactly so where all completions of a row are listed, and nearly where some are drawn and one chosen by weight.
@@ -110,7 +118,7 @@ class Examples:
             return self
         step = max(1, CELLS // (LISTED * DRAWS * self.states.shape[-1]))
         parts = zip(torch.split(self.states, step), torch.split(self.observed, step), strict=True)
-        weighed = (complete(model, x.long(), observed, DRAWS, generator) for x, observed in parts)
+        weighed = (complete(model, x.long(), observed, DRAWS, generator, ahead) for x, observed in parts)
         return Examples(torch.cat([each.chosen(model, generator).states for each in weighed]), None, self.weights)
 
     def check(self, model: Any) -> None:
@@ -164,6 +172,7 @@ class Feed:
         cells = settings.batch_size * examples.states.shape[-1] * LISTED * DRAWS
         self.ahead = 1 if examples.whole else max(1, min(AHEAD, CELLS // cells))
         self._block = -1
+        self._ahead: LookAhead | None = None
         self._filled: Any = None
 
     def at(self, step: int, model: Any) -> Packed:
@@ -185,10 +194,12 @@ class Feed:
         steps = range(block * self.ahead, (block + 1) * self.ahead)
         batch = self.examples[torch.cat([self._index(step) for step in steps])]
         random = self._generator("blanks", steps.start)
+        if self._ahead is None:
+            self._ahead = self.examples.look_ahead(model)
         if isinstance(self.objective, ObservedObjective) and batch.observed is not None:
-            draws = self.objective.draw_observed(batch.states.long(), batch.observed, random, model)
+            draws = self.objective.draw_observed(batch.states.long(), batch.observed, random, model, self._ahead)
             return Packed(draws, batch.weights)
-        return batch.completed(model, random)
+        return batch.completed(model, random, self._ahead)
 
     def _drawn(self, batch: Examples, step: int, model: Any) -> Packed:
         draws = self.objective.draw(batch.states.long(), self._generator("draws", step), model)

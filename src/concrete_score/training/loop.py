@@ -293,7 +293,7 @@ def _start(model: Any, rows: Examples) -> None:
 
 CHUNK = 2**20
 """How many sites (rows × D) are judged at a time."""
-LOOKS, FEWEST_LOOKS = 32, 8
+LOOKS, FEWEST_LOOKS = 16, 4
 """Draws that fill the blanks of a held-out row where not all completions are listed; and of one of very many rows."""
 LOOKED = 2**15
 """Completions that are judged in one validation, if there are enough rows for `FEWEST_LOOKS` of each: with more, the
@@ -316,9 +316,10 @@ def judge_of(model: Any, objective: Objective | None, rows: Tensor | Examples, s
     """
     examples = Examples.of(rows)
     if has_likelihood(model):
+        ahead = examples.look_ahead(model)
         return lambda judged: _mean(
             (
-                _log_density(judged, part, generator(seed, "valid", start, part.states.device), _looks(examples))
+                _log_density(judged, part, generator(seed, "valid", start, part.states.device), _looks(examples), ahead)
                 for start, part in _chunks(examples)
             ),
             examples.weights,
@@ -341,12 +342,12 @@ def _looks(rows: Examples) -> int:
     return max(FEWEST_LOOKS, min(LOOKS, LOOKED // max(1, len(rows))))
 
 
-def _log_density(model: Any, part: Examples, random: torch.Generator, looks: int) -> Tensor:
+def _log_density(model: Any, part: Examples, random: torch.Generator, looks: int, ahead: Any) -> Tensor:
     """Of what was seen of each row ``(n,)``."""
     x = part.states.long()
     if part.observed is None:
         return model.log_density(x)  # type: ignore[no-any-return]
-    return complete(model, x, part.observed, looks, random).log_density
+    return complete(model, x, part.observed, looks, random, ahead).log_density
 
 
 def _loss(model: Any, objective: Objective, part: Examples, random: torch.Generator) -> Tensor:

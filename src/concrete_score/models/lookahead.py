@@ -1,0 +1,97 @@
+"""Factors that let a draw of a blank see what is observed after it in the order of an autoregressive model.
+
+Blanks that are drawn each given the sites before it miss what is known of later sites, and draws that do not agree
+with it weigh next to nothing. So a blank d is drawn from ``q(v | before) g_d(v) / Z`` instead, and weighs
+``Z / g_d(v)``: any factors above zero leave the mean of the weights what it is (docs/mathematics.md, "Blanks"). Good
+ones make the weights alike. Here they come from pairs of columns, with c the observed later column that says most
+about d:
+
+    g_d(v) = p(x_c | x_d = v) / p(x_c).
+"""
+
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from concrete_score.shapes import States
+from concrete_score.spaces import Space
+
+ROWS = 20_000
+"""Rows at most whose pairs are counted."""
+VALUES = 4_096
+"""Values of all sites together, at most, for the tables of all their pairs."""
+CHILDREN = 8
+"""Later sites of each site that are looked at, those that say most about it."""
+PRIOR = 1.0
+"""What ``p(x_c)`` counts beside the rows, in rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class LookAhead:
+    """Pair tables of a space's sites, in a model's order."""
+
+    children: Tensor
+    """The later sites that say most about each site, the best first ``(D, C)``; itself where there are none."""
+    offsets: Tensor
+    """Where a site's values begin among all values ``(D,)``."""
+    tables: tuple[Tensor, ...]
+    """``log p(x_c = u | x_d = v) / p(x_c = u)``, for each site d ``(all values u, size of d)``."""
+
+    @classmethod
+    def of(cls, rows: States, space: Space, order: Tensor, observed: Tensor | None = None) -> "LookAhead | None":
+        """Counted in rows ``(N, D)`` of which some cells are ``observed``; None if the tables would be too large.
+
+        >>> a = torch.arange(100) % 2
+        >>> ahead = LookAhead.of(torch.stack([a, a], 1), Space.bits(2), torch.tensor([0, 1]))
+        >>> factor = ahead.log_factor(0, torch.tensor([[0], [1]]), torch.tensor([[False, True]]))
+        >>> bool(factor[0, 1] > factor[0, 0] + 4)
+        True
+        """
+        if not 1 < space.num_sites <= sum(space.sizes) <= VALUES or not len(rows):
+            return None
+        sizes = space.sizes_tensor(rows.device)
+        offsets = torch.tensor([0, *accumulate(space.sizes)][:-1], device=rows.device)
+        counts = _pair_counts(rows[:ROWS], offsets, sum(space.sizes), None if observed is None else observed[:ROWS])
+        site = torch.arange(len(sizes), device=rows.device).repeat_interleave(sizes)
+        of_site = torch.nn.functional.one_hot(site).to(counts)
+        marginal = counts.diagonal() / (counts.diagonal() @ of_site)[site].clamp_min(1.0)
+        both = (counts @ of_site)[:, site]
+        ratio = ((counts + PRIOR * marginal) / (both + PRIOR)).log() - marginal.log()
+        ratio = torch.where(marginal > 0, ratio, 0.0)
+        gain = of_site.T @ (counts * ratio) @ of_site
+        # What pairs that say nothing of each other gain on average, by chance alone.
+        gain = gain - (sizes[:, None] - 1) * (sizes - 1) / 2
+        children = _best_later(gain, order)
+        tables = torch.split(ratio.T.float(), list(space.sizes), 1)
+        return cls(children, offsets, tuple(table.contiguous() for table in tables))
+
+    def log_factor(self, site: int, values: Tensor, observed: Tensor) -> Tensor:
+        """``log g`` of every value of a site ``(n, size)``; 0 where nothing after it is observed.
+
+        Args:
+            site: d.
+            values: what the rows hold, a line for each site ``(D, n)``.
+            observed: which of it is known ``(n, D)``.
+        """
+        children = self.children[site]
+        known = observed[:, children] & (children != site)
+        child = children[known.byte().argmax(1)]
+        at = self.offsets[child] + values.gather(0, child[None])[0]
+        return torch.where(known.any(1)[:, None], self.tables[site][at], 0.0)
+
+
+def _pair_counts(rows: Tensor, offsets: Tensor, values: int, observed: Tensor | None) -> Tensor:
+    """In how many rows two values occur together ``(values, values)``, float64."""
+    seen = torch.ones(rows.shape, device=rows.device) if observed is None else observed.float()
+    cells = torch.zeros(len(rows), values, device=rows.device).scatter_(1, rows.long() + offsets, seen)
+    return (cells.T @ cells).double()
+
+
+def _best_later(gain: Tensor, order: Tensor) -> Tensor:
+    """Of each site the later ones of positive gain, the best first ``(D, C)``; else itself."""
+    place = order.argsort()
+    gain = torch.where(place > place[:, None], gain, 0.0)
+    best = gain.topk(min(CHILDREN, len(order)), 1)
+    return torch.where(best.values > 0, best.indices, torch.arange(len(order), device=order.device)[:, None])
