@@ -1,6 +1,7 @@
 """What questions about data are asked with and answered by: data with their states, changes, filled data."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import exp, isfinite
@@ -119,6 +120,57 @@ def by_value(ratios: Tensor, states: Tensor, sizes: tuple[int, ...], observed: T
         parts.append(spread)
         start += size - 1
     return torch.cat(parts, 1)
+
+
+CHANGE = re.compile(r"(\D+?)(\d+)(\D+)")
+"""A change of one letter, such as ``A42G``."""
+
+
+class Mutants(NamedTuple):
+    """Changed copies of one sequence."""
+
+    states: Tensor
+    """``(M, D)``."""
+    row: Tensor
+    """Which of the texts each of them is ``(M,)``; those at positions that are not modelled are left out."""
+
+
+def mutants(codec: Codec, wild: Tensor, texts: Sequence[str], where: str) -> Mutants:
+    """The states of mutants such as ``A42G:V84I``: letter before, position, letter after.
+
+    Args:
+        codec: names the sites by their positions.
+        wild: the sequence they are changes of ``(D,)``.
+        texts: one a mutant; changes are joined by colons, commas or semicolons.
+        where: what the texts are called in messages.
+
+    Raises:
+        InputError: a text that is no mutant, or whose letter before is not the wild type's; position and letter named.
+    """
+    sites = {name: site for site, name in enumerate(codec.names)}
+    states, rows = [], []
+    for row, text in enumerate(texts):
+        found = [CHANGE.fullmatch(part.strip()) for part in re.split("[:,;]", text)]
+        place = f"{where}: row {row + 2}"
+        if not all(found):
+            raise InputError("changes such as A42G:V84I", repr(text), where=place)
+        changed = wild.clone()
+        for before, number, after in (part.groups() for part in found if part is not None):
+            if number not in sites:
+                break
+            site = sites[number]
+            own, new = codec.labels(site)[int(wild[site])], codec.place(site, after)
+            if before != own:
+                raise InputError(f"{own} at position {number}, as the wild type has", before, place, "check numbering")
+            if new is None:
+                raise InputError(f"a letter of {''.join(codec.labels(site))} at position {number}", after, where=place)
+            changed[site] = new
+        else:
+            states.append(changed)
+            rows.append(row)
+    if not states:
+        raise InputError("mutants at positions of the model", "none", where, "check the numbering of the wild type")
+    return Mutants(torch.stack(states), torch.tensor(rows))
 
 
 def times_as_probable(log_ratio: float) -> str:

@@ -18,6 +18,7 @@ from concrete_score.likelihood.observed import ObservedLogDensities, observed_lo
 from concrete_score.likelihood.ratios import COMPLETED, Changes, observed_log_ratios, per_cell, top_changes
 from concrete_score.likelihood.variational import variational
 from concrete_score.likelihood.views import RATIOS, Views, refuse_impossible
+from concrete_score.models.masked import Masked
 from concrete_score.neighborhoods import hamming
 from concrete_score.protocols import SiteNeighborhood
 from concrete_score.randomness import generator as named_generator
@@ -97,7 +98,6 @@ class Fitted:
     limit: int | None = None
     describe: Callable[[int, int], str] = by_number
     from_noise: bool = False
-
     views: Views = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -218,13 +218,14 @@ class Fitted:
 
         See docs/mathematics.md, "Likelihood bounds" and "Blanks".
         """
-        if _has_blanks(observed):
-            seen = self._observed(states, observed, generator, row_name)
-            return seen.mean(self.space.num_sites, self.views.warnings)
+        if _has_blanks(observed) and not isinstance(self.model, Masked):
+            some = self._observed(states, observed, generator, row_name)
+            return some.mean(self.space.num_sites, self.views.warnings)
         rows = check_rows(self.space, states)
         if self.views.levels is not None:
             draws = 2 * min(max(PASSES // (2 * len(rows)), 4), 32)
-            return variational(self.views.levels, rows, generator, draws, progress)
+            seen = observed if _has_blanks(observed) else None
+            return variational(self.views.levels, rows, generator, draws, progress, seen)
         known = self.views.normalized
         if known is not None:
             found = exact(known, rows, row_name=row_name)
@@ -246,8 +247,7 @@ class Fitted:
     ) -> Float[Tensor, " rows"] | None:
         """``log q(x)`` of each row ``(N,)`` in float64; None where it cannot be had exactly.
 
-        Of rows with blanks, ``log q(observed cells)``: exact where their completions are few, else a bound below it by
-        importance-weighted draws.
+        Of rows with blanks, ``log q(observed cells)``: exact where completions are few, else a bound by weighted draws.
         """
         if _has_blanks(observed):
             return self._observed(states, observed, self._random(generator), row_name).values

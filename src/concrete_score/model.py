@@ -439,7 +439,7 @@ def load(path: str | Path | Run) -> Model:
 
 def check_sampler(name: str | None) -> None:
     """Refuse a sampler that is not registered, before any work."""
-    known = list(dict.fromkeys([*registry.names("kernels"), *registry.names("annealing")]))
+    known = list(dict.fromkeys(each for kind in ("kernels", "annealing", "unmasking") for each in registry.names(kind)))
     if name is not None and name not in known:
         raise InputError("the name of a kernel", repr(name), Option("sampler"), nearest(name, known))
 

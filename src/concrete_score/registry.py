@@ -60,6 +60,7 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
             "noise.families:binarized_gaussian", "rounded Gaussian noise on bits: exactly a bit flip", "C.4"
         ),
         "symmetric": Entry("noise.families:symmetric", "the same for all values, by log-probabilities a level"),
+        "absorbing": Entry("noise.absorbing:absorbing", "a site keeps its value or becomes unknown: masked diffusion"),
         "log_snr": Entry("noise.families:log_snr", "levels even in the logarithm of the signal-to-noise ratio"),
     },
     "formats": {
@@ -71,12 +72,16 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "npz": Entry("data.formats:npz", "a NumPy archive: array x, for images also labels y and a mask of blanks"),
         "idx": Entry("data.formats:idx", "images as MNIST has them; only read"),
         "arff": Entry("data.formats:arff", "ARFF tables of nominal attributes; only read"),
+        "fasta": Entry("data.formats:fasta", "sequences, aligned or not"),
+        "a2m": Entry("data.formats:a2m", "an alignment with insertions in small letters; only read"),
+        "text": Entry("data.formats:text", "lines of text"),
         "png": Entry("data.formats:png", "a grid of images; only written"),
     },
     "codecs": {
         "table": Entry("codecs.table:TableCodec", "rows and columns, one site a column"),
         "integers": Entry("codecs.integers:IntegersCodec", "arrays of whole numbers, as early runs kept them"),
         "image": Entry("codecs.image:ImageCodec", "images of bits or grey levels, one site a pixel"),
+        "sequence": Entry("codecs.sequence:SequenceCodec", "sequences of letters or words, one site a position"),
     },
     "columns": {
         "categories": Entry("codecs.columns:Categories", "the distinct texts, whole numbers or booleans of a column"),
@@ -96,6 +101,10 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "mlp": Entry("models.score:mlp", "a shallow tanh network that gives all ratios in one pass", "5.2, C.1"),
         "made": Entry("models.made:made", "a masked autoregressive density, exact and normalized", "5.4, C.3"),
         "energy": Entry("models.densities:energy", "a network that gives an unnormalized log-density"),
+        "potts": Entry("models.potts:potts", "fields of all sites and couplings of all pairs; unnormalized"),
+        "transformer": Entry(
+            "models.transformer:transformer", "attention over all sites, with any head and noise; or causal, a density"
+        ),
         "unet": Entry(
             "models.unet:unet", "a convolutional score network for images, given the noise level", "5.5, C.4"
         ),
@@ -146,6 +155,9 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "denoising": Entry("objectives.build:denoising", "denoising Concrete score matching", "4.3"),
         "noisy": Entry("objectives.denoising:noisy", "ratios matched on corrupted rows, level by level", "5.5, C.4"),
         "clean_value": Entry("objectives.denoising:clean_value", "the cross-entropy of each site's clean value"),
+        "pseudo_likelihood": Entry(
+            "objectives.build:pseudo_likelihood", "the log-loss of each site given the others; on bits half of logistic"
+        ),
         "maximum_likelihood": Entry("objectives.build:maximum_likelihood", "for normalized models", "B.1"),
     },
     "kernels": {
@@ -173,6 +185,12 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "heat_bath": Entry("samplers.annealed:annealed_heat_bath", "many sites at once, level by level; unadjusted"),
         "ancestral": Entry("samplers.annealed:reverse_chain", "the noise run backwards, a pass a level; unadjusted"),
         "corrected": Entry("samplers.annealed:corrected_chain", "the same with moves at each level; for in-painting"),
+    },
+    "unmasking": {
+        "one_site": Entry("samplers.unmasking:one_site", "one random site a pass: exact for the any-order model"),
+        "ancestral": Entry("samplers.unmasking:reverse", "the noise run backwards, several sites a pass; unadjusted"),
+        "confidence": Entry("samplers.unmasking:confidence", "the surest sites of each pass first; unadjusted"),
+        "corrected": Entry("samplers.unmasking:corrected", "some sites hidden again at each pass; unadjusted"),
     },
     "experiments": {
         "figure1": Entry("experiments.figure1:run", "every neighborhood as a directed graph", "3.1, figure 1"),
@@ -212,6 +230,8 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "samplers": Entry(
             "experiments.samplers:run", "every kernel on nine problems beside a textbook DMALA loop", "3.3"
         ),
+        "mutations": Entry("experiments.mutations:run", "a planted Potts model, and a protein family against an assay"),
+        "sequences": Entry("experiments.sequences:run", "text by masked diffusion beside its twin and a 5-gram"),
         "estimators": Entry("experiments.estimators:run", "the noise of each way to draw edges, at equal cost", "4.2"),
     },
 }

@@ -10,8 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from concrete_score import registry
-from concrete_score.codecs import Codec, ImageCodec, TableCodec, TableOptions, codec_from_json, codec_of
+from concrete_score.codecs import (
+    Codec,
+    ImageCodec,
+    SequenceCodec,
+    TableCodec,
+    TableOptions,
+    codec_from_json,
+    codec_of,
+)
 from concrete_score.codecs.conditions import Condition
+from concrete_score.data import Form, Sequences
 from concrete_score.errors import InputError, Option
 from concrete_score.protocols import Encoded
 
@@ -38,6 +47,10 @@ EXAMPLES = {
         ImageCodec.fit(GREYS, levels=5),
         ImageCodec.fit(GREYS / 255, levels=4),
         ImageCodec.fit(GREYS > 100),
+    ],
+    "sequence": [
+        SequenceCodec.infer(Sequences(("AC-T", "ACGT"), "x", ("a/7-10", "b")), {}),
+        SequenceCodec.infer(Sequences(("AcC-T", "A.CGT"), "x", ("a/7-10", "b"), Form("a2m")), {}),
     ],
 }
 CASES = [pytest.param(codec, id=f"{name}-{k}") for name, codecs in EXAMPLES.items() for k, codec in enumerate(codecs)]
@@ -107,9 +120,11 @@ def test_a_site_has_as_many_values_as_labels_and_all_ways_to_name_them_agree(cod
             assert codec.describe(site, value) == f"{codec.names[site]}={label}"
         seen = [natives[value] for value in states[:, site].tolist()]
         cells = codec.decode(states)
-        column = (
-            cells.table[:, site].to_list() if cells.kind == "table" else cells.pixels.reshape(len(cells), -1)[:, site]
-        )
+        column = {
+            "table": lambda site=site, cells=cells: cells.table[:, site].to_list(),
+            "image": lambda site=site, cells=cells: cells.pixels.reshape(len(cells), -1)[:, site],
+            "sequence": lambda site=site, cells=cells: [text[site] for text in cells.texts],
+        }[cells.kind]()
         assert list(column) == seen
         assert codec.place(site, "no such value") is None
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from concrete_score import registry
 from concrete_score.neighborhoods import grid, hamming
-from concrete_score.protocols import DensityModel, Samplable, ScoreModel
+from concrete_score.protocols import DensityModel, Samplable, ScoreModel, SiteNeighborhood
 from concrete_score.spaces import Space
 from tests.strategies import generators, neighborhoods
 
@@ -17,6 +17,12 @@ every = pytest.mark.parametrize("name", registry.names("models"))
 SHAPES = {2: (1, 2), 4: (2, 2), 6: (2, 3)}
 """Of pictures, by their number of pixels."""
 PICTURES = [hamming(Space.bits(4)), grid(Space.bits(6)), hamming(Space((3, 3))), grid(Space((3, 3, 3, 3)))]
+
+
+SMALL = {"transformer": {"width": 8, "depth": 1, "heads": 2}}
+"""Options by which a model stays small."""
+SINGLE = {"transformer"}
+"""Models of neighborhoods whose edges change one site."""
 
 
 def parameters(name):
@@ -28,14 +34,15 @@ def built(name, neighborhood, generator):
     takes = parameters(name)
     piece = neighborhood if next(iter(takes)) == "neighborhood" else neighborhood.space
     shape = SHAPES[neighborhood.space.num_sites] if "shape" in takes else None
-    small = {} if shape is None else {"shape": shape, "width": 4, "depth": min(shape) - 1}
+    small = SMALL.get(name, {}) if shape is None else {"shape": shape, "width": 4, "depth": min(shape) - 1}
     return registry.load("models", name)(piece, generator=generator, dtype=torch.float64, **small)
 
 
 def some_neighborhood(name, data):
     if "shape" in parameters(name):
         return data.draw(st.sampled_from(PICTURES))
-    return data.draw(neighborhoods().filter(lambda n: n.space.num_states > 1 and n.num_slots > 0))
+    found = neighborhoods().filter(lambda n: n.space.num_states > 1 and n.num_slots > 0)
+    return data.draw(found.filter(lambda n: name not in SINGLE or isinstance(n, SiteNeighborhood)))
 
 
 @every

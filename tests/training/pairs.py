@@ -23,7 +23,10 @@ SMALL = {
     "mlp": {"hidden": 6},
     "energy": {"hidden": [6]},
     "unet": {"shape": [2, 2], "width": 4, "depth": 1},
+    "transformer": {"width": 4, "depth": 1, "heads": 2},
 }
+LEVELED = ("mlp", "unet", "transformer")
+"""Models that know noise levels."""
 HEADS = {"clean_value": {"head": "denoising"}}
 LEVELS = ("denoising", "noisy", "clean_value")
 """Objectives on noise levels."""
@@ -39,8 +42,8 @@ def recipes() -> dict[str, Recipe]:
         for objective in registry.names("objectives"):
             for edges in [None, *registry.names("edges")] if objective == "csm" else [None]:
                 noise = NOISE if objective in LEVELS else {}
-                options = {"levels": [1]} if objective == "denoising" and model not in ("mlp", "unet") else {}
-                head = HEADS.get(objective, {}) if model in ("mlp", "unet") else {}
+                options = {"levels": [1]} if objective == "denoising" and model not in LEVELED else {}
+                head = HEADS.get(objective, {}) if model in LEVELED else {}
                 recipe = Recipe(
                     model,
                     objective,

@@ -15,3 +15,4 @@ from concrete_score.baselines.chow_liu import ChowLiu as ChowLiu
 from concrete_score.baselines.conditionals import Conditionals as Conditionals
 from concrete_score.baselines.independent import Independent as Independent
 from concrete_score.baselines.independent import Mixture as Mixture
+from concrete_score.baselines.kneser_ney import KneserNey as KneserNey

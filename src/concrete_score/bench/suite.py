@@ -30,6 +30,9 @@ FIGURES = {
     "ess_second": "concrete_score.bench.samplers:ess_per_second",
     "train_unet": "concrete_score.bench.training:train_unet",
     "annealed_mh": "concrete_score.bench.samplers:annealed_mh_step",
+    "potts_step": "concrete_score.bench.sequences:potts_step",
+    "potts_ratios": "concrete_score.bench.sequences:potts_ratios",
+    "train_transformer": "concrete_score.bench.sequences:transformer_step",
     "channels_last": "concrete_score.bench.training:channels_last",
 }
 

@@ -53,27 +53,27 @@ def made(sites: int = 16) -> tuple[nn.Module, Objective, int]:
 
 def step_of_mlp(steps: int = 50) -> Check:
     """A step of the one-dimensional score network."""
-    return _step_over_bare(one_dimensional, "1-D MLP", steps)
+    return step_over_bare(one_dimensional, "1-D MLP", steps)
 
 
 def step_of_table(steps: int = 200) -> Check:
     """A step of the table on a grid."""
-    return _step_over_bare(table, "table", steps)
+    return step_over_bare(table, "table", steps)
 
 
 def step_of_made(steps: int = 100) -> Check:
     """A step of MADE by maximum likelihood."""
-    return _step_over_bare(made, "MADE", steps)
+    return step_over_bare(made, "MADE", steps)
 
 
-def _step_over_bare(case: Case, name: str, steps: int, repeats: int = 15) -> Check:
+def step_over_bare(case: Case, name: str, steps: int, repeats: int = 15, bound: float = BOUND) -> Check:
     """Some steps of a training in the engine against as many of a plain loop: same rows, passes and optimizer."""
     model, objective, batch = case()
     rows = space_of(model).uniform(10_000, generator(0, "rows")).to(torch.uint8)
     engine = _engine(model, objective, rows, steps, batch)
     bare = _bare(case()[0], objective, rows, steps, batch)
     value = ratio_of_minima(lambda: next(engine), lambda: next(bare), repeats)
-    return Check.at_most(f"a training step, {name} / a bare loop's", value, BOUND)
+    return Check.at_most(f"a training step, {name} / a bare loop's", value, bound)
 
 
 def _engine(model: nn.Module, objective: Objective, rows: Tensor, steps: int, batch: int) -> Iterator[object]:

@@ -291,6 +291,18 @@ _FILES = (
     ),
 )
 
+_SEQUENCES = {
+    "alphabet": (str, "Of sequences: protein, dna, rna, or the letters themselves; inferred by default."),
+    "tokens": (str, "Of text: characters (the default) or words."),
+    "window": (int, "Of text: so many tokens an example, lines running on; by default a line is one."),
+    "gaps": (str, "Of an alignment: 'letter', a gap is a value, or 'blank', it is nothing observed (so in A2M)."),
+    "extra": (
+        str,
+        "Of FASTA: A,B,… fields NAME=VALUE of the header lines, such as a class, modelled with the letters.",
+    ),
+    "focus": (str, "Of an A2M alignment: the sequence that numbers the columns; the first by default."),
+    "weights": (str, "identity=0.8: a sequence counts as one over how many agree with it at 80 % of the sites."),
+}
 _READING = (
     click.option("--columns", metavar="A,B,…", help="Use these columns alone."),
     click.option("--drop", metavar="COLUMN", multiple=True, help="Leave a column out; may be repeated."),
@@ -336,6 +348,7 @@ _READING = (
         type=float,
         help=f"With two levels: the share of the largest grey value above which a pixel is white; {THRESHOLD}.",
     ),
+    *(click.option(f"--{name}", metavar="X", help=text, type=kind) for name, (kind, text) in _SEQUENCES.items()),
     *_FILES,
 )
 
@@ -388,7 +401,7 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def with_reading(*args: Any, **given: Any) -> None:
         columns, drop, column, bins, na = (given.pop(name) for name in ("columns", "drop", "column", "bins", "na"))
-        alone = ("max_categories", "missing", "weight", "levels", "threshold", *FILE_OPTIONS)
+        alone = ("max_categories", "missing", "weight", "levels", "threshold", *_SEQUENCES, *FILE_OPTIONS)
         reading = {name: given.pop(name) for name in alone}
         reading |= {"columns": columns.split(",") if columns else None, "drop": list(drop) or None}
         reading |= {"bins": _bins(bins), "na": list(na) or None, "column": dict(map(_kind, column)) or None}

@@ -58,6 +58,7 @@ IMPOSSIBLE = "the model gives some row probability zero, so the mean is minus in
         "csm evaluate runs/clinic new.csv --out rows.csv",
         "csm evaluate runs/energy new.csv --bound-rows 200",
         "csm evaluate runs/digits digits",
+        "csm evaluate runs/family mutants.csv --relative-to wild.fasta --out effects.csv",
     )
 )
 @run_argument
@@ -73,6 +74,11 @@ IMPOSSIBLE = "the model gives some row probability zero, so the mean is minus in
     default=BOUND_ROWS,
     help=f"Where only bounds can be had: of how many rows, drawn with the seed; {BOUND_ROWS}.",
 )
+@click.option(
+    "--relative-to",
+    metavar="WILD",
+    help="DATA is a table with a column mutant, such as A42G:V84I: their log-ratios to this one sequence.",
+)
 @out_option
 @common_options
 def evaluate(
@@ -84,6 +90,7 @@ def evaluate(
     unknown: str,
     reading: dict[str, Any],
     bound_rows: int,
+    relative_to: str | None,
     out: Path | None,
 ) -> None:
     """The mean log-likelihood of the rows or images of DATA under the model of RUN, in nats per row.
@@ -95,6 +102,9 @@ def evaluate(
     """
     model = open_model(path, console)
     console.refuse_output(out)
+    if relative_to is not None:
+        _relative(model, data, relative_to, out, console)
+        return
     from concrete_score.likelihood import Budget
 
     given = read_data(model, data, console, missing=missing, unknown=unknown, data_dir=data_dir, reading=reading)
@@ -108,6 +118,51 @@ def evaluate(
             console.put([each], out)
         value = as_json(found, given.skipped)
         console.give(value, lambda: render(data, found, given.skipped, model.codec.noun))
+
+
+def _relative(model: "Model", data: str, wild: str, out: Path | None, console: Console) -> None:
+    """The log-ratio of every mutant to one sequence, and its rank correlation with each column of numbers."""
+    import polars as pl
+
+    from concrete_score.answers import mutants
+    from concrete_score.data import as_frame
+    from concrete_score.fitting import load_data
+    from concrete_score.likelihood.relative import relative_log_densities
+
+    given = model.read(wild, missing="refuse")
+    if len(given.rows.states) != 1:
+        raise InputError("one sequence", str(len(given.rows.states)), Option("relative-to"))
+    frame = load_data(data, "test")
+    table_ = getattr(frame, "table", None)
+    if table_ is None or "mutant" not in table_.columns:
+        raise InputError("a table with a column mutant", "another", where=data)
+    reference = given.rows.states[0].long()
+    found = mutants(model.codec, reference, table_["mutant"].to_list(), data)
+    device = model.fitted.views.device
+    ratio = relative_log_densities(model.fitted.views, found.states.to(device), reference.to(device)).cpu()
+    scored = table_[found.row.numpy()].with_columns(log_ratio=pl.Series(ratio.numpy()))
+    skipped = len(table_) - len(scored)
+    ranks = {name: rank for name in table_.columns if (rank := _rank_correlation(scored, name)) is not None}
+    value = {"rows": len(scored), "skipped": skipped, "mean_log_ratio": float(ratio.mean()), "spearman": ranks}
+    with pipes():
+        if out is not None:
+            console.put([as_frame(scored)], out, "mutants")
+        facts = [(key, _number(each)) for key, each in value.items() if key != "spearman"]
+        facts += [(f"spearman with {name}", f"{rank:.4f}") for name, rank in ranks.items()]
+        console.give(
+            value, lambda: table(["fact", "value"], facts, f"{printable(data)}, relative to {printable(wild)}:")
+        )
+
+
+def _rank_correlation(scored: Any, name: str) -> float | None:
+    """Spearman's coefficient of a column of numbers and the log-ratios; None for other columns."""
+    import polars as pl
+
+    pair = scored.select(pl.col(name).cast(pl.Float64, strict=False), "log_ratio").drop_nulls()
+    if len(pair) < max(3, len(scored) // 2) or pair[name].n_unique() < 2:
+        return None
+    found = pair.select(pl.corr(name, "log_ratio", method="spearman")).item()
+    return None if found is None or found != found else float(found)
 
 
 def as_json(found: "LogLikelihood", skipped: int) -> dict[str, Any]:

@@ -25,7 +25,8 @@ from concrete_score.defaults import TOP
 from concrete_score.errors import printable
 
 if TYPE_CHECKING:
-    from concrete_score.answers import Explanation
+    from concrete_score.answers import Explanation, Given
+    from concrete_score.model import Model
 
 
 @click.command(
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         "csm explain runs/clinic new.csv",
         "csm explain runs/clinic new.csv --top 1 --out changes.csv",
         "csm explain runs/nltcs nltcs --unknown skip --json",
+        "csm explain runs/family wild.fasta --all --out effects.csv",
     )
 )
 @run_argument
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 @missing_option
 @unknown_option
 @click.option("--top", metavar="K", type=click.IntRange(min=1), default=TOP, help=f"How many changes a row; {TOP}.")
+@click.option("--all", "every", is_flag=True, help="Every change; with --out FILE.csv also a heat map, FILE.png.")
 @out_option
 @common_options
 def explain(
@@ -53,6 +56,7 @@ def explain(
     unknown: str,
     reading: dict[str, Any],
     top: int,
+    every: bool,
     out: Path | None,
 ) -> None:
     """What single change of a cell would make each row of DATA more probable, and by how much?
@@ -66,13 +70,38 @@ def explain(
     console.refuse_output(out)
     given = read_data(model, data, console, missing=missing, unknown=unknown, data_dir=data_dir, reading=reading)
     console.say(f"explaining {len(given.rows.kept)} {model.codec.noun} …")
-    found = model.explanation(given, top)
+    found = model.explanation(given, sum(model.codec.space.sizes) if every else top)
     with pipes():
         if out is not None:
             console.put([found.frame()], out, "changes")
+            if every:
+                _draw(model, given, out.with_suffix(".png"), console)
         value = {"rows": len(given.rows.kept), "skipped": given.skipped}
         if console.json or out is None:
             console.give({**value, "changes": found.to_json()}, lambda: render(data, found))
+
+
+def _draw(model: "Model", given: "Given", path: Path, console: Console) -> None:
+    """The heat map of the first row, where every site has the same values."""
+    from math import nan
+
+    import numpy as np
+
+    from concrete_score.files import atomic
+    from concrete_score.report.maps import heat_map
+
+    codec = model.codec
+    letters = codec.labels(0)
+    if any(codec.labels(site) != letters for site in range(len(codec.names))):
+        return
+    rows = given.rows
+    first = given._replace(rows=rows._replace(states=rows.states[:1], observed=rows.observed[:1], kept=rows.kept[:1]))
+    own = rows.states[0].tolist()
+    effect = model.log_ratios(first).reshape(len(own), len(letters)).copy()
+    effect[np.arange(len(own)), own] = nan
+    with atomic(path, force=console.force) as draft:
+        draft.write_bytes(heat_map(effect, codec.names, letters, own))
+    console.say(f"heat map: {path}")
 
 
 def render(data: str, found: "Explanation") -> str:

@@ -18,6 +18,9 @@ from concrete_score.cli.console import (
 )
 from concrete_score.errors import printable
 
+COUPLINGS = 20
+"""How many of the strongest are listed."""
+
 if TYPE_CHECKING:
     from concrete_score.runs import Run
 
@@ -26,14 +29,23 @@ if TYPE_CHECKING:
     epilog=examples("csm show runs/clinic", "csm show runs/clinic --json", "csm show runs/clinic --report clinic.csv")
 )
 @run_argument
+@click.option(
+    "--contacts",
+    metavar="FILE.png",
+    type=click.Path(path_type=Path),
+    help="Of a model of pairs: draw how strongly all pairs of sites are coupled.",
+)
 @click.option("--report", metavar="DATA", help="Write RUN/report.html again, from the data RUN learned from.")
 @click.option("--valid", metavar="FILE", help="With --report: the held-out rows, if csm fit was given some.")
 @unknown_option
 @data_dir_option
 @file_options
 @common_options
-def show(console: Console, /, path: Path, report: str | None, **given: Any) -> None:
-    """The columns or images, configuration, measurements and files of RUN, each file checked against its digest."""
+def show(console: Console, /, path: Path, report: str | None, contacts: Path | None, **given: Any) -> None:
+    """The columns or images, configuration, measurements and files of RUN, each file checked against its digest.
+
+    Of a Potts model also the strongest couplings between two sites, average-product-corrected.
+    """
     from concrete_score import runs
 
     run = runs.open(path)
@@ -42,6 +54,8 @@ def show(console: Console, /, path: Path, report: str | None, **given: Any) -> N
     with runs.untrusted(run):
         value = describe(run)
         schema = run.codec.schema_table()
+        if contacts is not None:
+            _draw_contacts(run, contacts, console)
     with pipes():
         console.give(value, lambda: render(value, schema))
 
@@ -73,8 +87,44 @@ def describe(run: "Run") -> dict[str, Any]:
         **codec.schema(),
         "config": run.config,
         "metrics": _metrics(run),
+        **_couplings(run),
         "files": files,
     }
+
+
+def _couplings(run: "Run") -> dict[str, Any]:
+    """The strongest couplings of a model of pairs, falling; nothing for other models."""
+    import torch
+
+    strengths = _strengths(run)
+    if strengths is None:
+        return {}
+    names = run.codec.names
+    first, second = torch.triu_indices(len(strengths), len(strengths), offset=1)
+    found = strengths[first, second].topk(min(COUPLINGS, len(first)))
+    pairs = zip(first[found.indices].tolist(), second[found.indices].tolist(), found.values.tolist(), strict=True)
+    return {"couplings": [{"first": names[d], "second": names[e], "strength": value} for d, e, value in pairs]}
+
+
+def _strengths(run: "Run") -> Any:
+    from concrete_score.models.potts import Potts, coupling_strengths
+    from concrete_score.runs import MODEL
+
+    model = run.model() if (run.path / MODEL).exists() else None
+    return coupling_strengths(model) if isinstance(model, Potts) else None
+
+
+def _draw_contacts(run: "Run", path: Path, console: Console) -> None:
+    from concrete_score.errors import InputError, Option
+    from concrete_score.files import atomic
+    from concrete_score.report.maps import contact_map
+
+    strengths = _strengths(run)
+    if strengths is None:
+        raise InputError("a fitted model of pairs, such as potts", "another", Option("contacts"), "leave it out")
+    with atomic(path, force=console.force) as draft:
+        draft.write_bytes(contact_map(strengths, run.codec.names))
+    console.say(f"contacts: {path}")
 
 
 def render(value: dict[str, Any], schema: tuple[str, Any, Any]) -> str:
@@ -86,12 +136,15 @@ def render(value: dict[str, Any], schema: tuple[str, Any, Any]) -> str:
     checked = {True: "yes", False: "not checked"}
     files = [(each["name"], f"{each['bytes']:,}", checked[each["verified"]]) for each in value["files"]]
     title, heads, rows = schema
+    pairs = [(each["first"], each["second"], f"{each['strength']:.4f}") for each in value.get("couplings", [])]
+    coupled = [table(["site", "site", "strength"], pairs, "Strongest couplings:")] if pairs else []
     return "\n\n".join(
         [
             table(["fact", "value"], about, f"{printable(value['run'])}:"),
             table(heads, rows, title),
             table(["setting", "value"], flat(value["config"]), "Configuration:"),
             table(["measure", "value"], flat(value["metrics"]), "Metrics:"),
+            *coupled,
             table(["file", "bytes", "verified"], files, "Files:"),
         ]
     )

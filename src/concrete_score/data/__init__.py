@@ -9,3 +9,4 @@ from concrete_score.data.frame import Form as Form
 from concrete_score.data.frame import Frame as Frame
 from concrete_score.data.frame import as_frame as as_frame
 from concrete_score.data.images import Images as Images
+from concrete_score.data.sequences import Sequences as Sequences

@@ -24,6 +24,7 @@ from concrete_score import registry
 from concrete_score.data.frame import Array, Form, Frame, frame_of_array
 from concrete_score.data.images import MASK, Images, grid_png, read_idx
 from concrete_score.data.parquet import read_parquet
+from concrete_score.data.sequences import read_a2m, read_fasta, read_text, write_fasta, write_text
 from concrete_score.data.text import TextTable, read_arff
 from concrete_score.errors import InputError, Option
 from concrete_score.files import DAMAGED, atomic, read_bytes, refuse_existing, short
@@ -295,4 +296,7 @@ parquet = Format("parquet", (".parquet",), read_parquet, _write_parquet)
 npy = Format("npy", (".npy",), _read_npy, _write_npy, ("table", "image"))
 npz = Format("npz", (".npz",), _read_npz, _write_npz, ("table", "image"), packed=False)
 idx = Format("idx", ("ubyte", ".idx"), _read_idx)
+fasta = Format("fasta", (".fasta", ".fa", ".faa", ".fna", ".afa"), read_fasta, write_fasta, ("sequence",))
+a2m = Format("a2m", (".a2m",), read_a2m)
+text = Format("text", (".txt",), read_text, write_text, ("sequence",))
 png = Format("png", (".png",), None, _write_png, ("image",), packed=False)

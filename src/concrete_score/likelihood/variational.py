@@ -21,8 +21,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from concrete_score.errors import InputError
+from concrete_score.likelihood.any_order import AnyOrder
 from concrete_score.likelihood.exact import LogLikelihood, check_rows, mean_and_stderr
-from concrete_score.noise import FactorizedNoise
+from concrete_score.noise import Absorbing, FactorizedNoise
 from concrete_score.noise.factorized import bridge, reverse_log_probs
 from concrete_score.samplers.gibbs import site_matrix
 from concrete_score.samplers.matrices import LIMIT
@@ -138,15 +139,17 @@ def variational(
     generator: torch.Generator,
     draws: int = 8,
     progress: Progress | None = None,
+    observed: Tensor | None = None,
 ) -> LogLikelihood:
     """A stochastic lower bound on the mean log-likelihood of the reverse noise chain of a model.
 
     Args:
-        model: noise-conditional.
+        model: noise-conditional, or of hidden sites (`AnyOrder`).
         rows: ``(N, D)``.
         generator: the source of the noise.
         draws: passes a row, even; each half is an unbiased estimate, and their difference gives the error.
         progress: called with the draws made, and how many there are.
+        observed: of a model of hidden sites, which cells count, bool ``(N, D)``.
 
     Returns:
         ``method="variational"`` with `lower` alone; without a bound, ``method="none"`` and a warning with the reason.
@@ -170,9 +173,9 @@ def variational(
     if reason := obstacle(model):
         states = rows if space is None else check_rows(space, rows)
         return LogLikelihood(len(states), len(states[0]), "none", warnings=(f"no bound: {reason}",))
-    chain = ReverseChain(model)
+    chain = AnyOrder(model) if isinstance(model.noise, Absorbing) else ReverseChain(model)
     states = check_rows(chain.noise.space, rows)
-    halves = _two_halves(chain, states, generator, draws, progress)
+    halves = _two_halves(chain, states, generator, draws, progress, observed)
     mean, stderr = mean_and_stderr(halves.mean(0))
     return LogLikelihood(
         rows=len(states),
@@ -185,18 +188,26 @@ def variational(
 
 
 def _two_halves(
-    chain: ReverseChain, states: Any, generator: torch.Generator, draws: int, progress: Progress | None
+    chain: ReverseChain | AnyOrder,
+    states: Any,
+    generator: torch.Generator,
+    draws: int,
+    progress: Progress | None,
+    observed: Tensor | None,
 ) -> Tensor:
     """Two independent estimates of every row ``(2, N)``, each from half of the draws."""
     half, report = draws // 2, progress or (lambda done, total: None)
-    first = chain.estimate(states, generator, half, lambda done: report(done, draws))
-    second = chain.estimate(states, generator, half, lambda done: report(half + done, draws))
+    known = {} if observed is None else {"observed": observed}
+    first = chain.estimate(states, generator, half, lambda done: report(done, draws), **known)
+    second = chain.estimate(states, generator, half, lambda done: report(half + done, draws), **known)
     return torch.stack([first, second])
 
 
 def obstacle(model: Any) -> str:
     """Why a model has no variational bound; empty where it has one."""
     noise = getattr(model, "noise", None)
+    if isinstance(noise, Absorbing):
+        return ""
     if not isinstance(noise, FactorizedNoise):
         return "the model has no noise levels, so there is no reverse chain"
     if not hasattr(model, "clean_log_probs"):

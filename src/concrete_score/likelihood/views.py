@@ -15,6 +15,7 @@ from concrete_score.errors import InputError
 from concrete_score.likelihood.exact import row_log_densities
 from concrete_score.likelihood.path_density import PathDensity
 from concrete_score.models.densities import Table
+from concrete_score.models.masked import Masked
 from concrete_score.models.score import DensityScore
 from concrete_score.neighborhoods import Product, hamming
 from concrete_score.noise import FactorizedNoise
@@ -67,9 +68,11 @@ class Views:
         check_same_space(own, self.space, "model and data")
 
     @cached_property
-    def levels(self) -> NoiseConditional | None:
+    def levels(self) -> NoiseConditional | Masked | None:
         """The model that answers as a chain from noise; None where it does not."""
         model = self.model
+        if isinstance(model, Masked):
+            return model
         if not isinstance(model, NoiseConditional) or not isinstance(model.noise, FactorizedNoise):
             return None
         small = self.space.num_states <= RECOVERED and not self.from_noise

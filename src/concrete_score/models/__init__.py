@@ -13,6 +13,12 @@ from concrete_score.models.layers import SiteFeatures as SiteFeatures
 from concrete_score.models.layers import SiteLogits as SiteLogits
 from concrete_score.models.made import MADE as MADE
 from concrete_score.models.made import made as made
+from concrete_score.models.masked import IdealMasked as IdealMasked
+from concrete_score.models.masked import Masked as Masked
+from concrete_score.models.masked import MaskedNetwork as MaskedNetwork
+from concrete_score.models.potts import Potts as Potts
+from concrete_score.models.potts import coupling_strengths as coupling_strengths
+from concrete_score.models.potts import potts as potts
 from concrete_score.models.score import MLP as MLP
 from concrete_score.models.score import DensityScore as DensityScore
 from concrete_score.models.score import NoiseConditionalNetwork as NoiseConditionalNetwork
@@ -20,3 +26,6 @@ from concrete_score.models.score import ScoreAtLevel as ScoreAtLevel
 from concrete_score.models.score import ScoreNetwork as ScoreNetwork
 from concrete_score.models.score import Trunk as Trunk
 from concrete_score.models.score import mlp as mlp
+from concrete_score.models.transformer import CausalTransformer as CausalTransformer
+from concrete_score.models.transformer import Transformer as Transformer
+from concrete_score.models.transformer import transformer as transformer

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from concrete_score.errors import InputError, Option
 from concrete_score.models.lookahead import LookAhead
+from concrete_score.models.masked import Masked
 from concrete_score.randomness import uniform
 from concrete_score.shapes import PerState, States
 from concrete_score.spaces import Space
@@ -112,8 +113,11 @@ def complete(
     weight = model.log_density(states).double()
     if len(listed) == len(x):
         return Weighed(states, row, weight, len(x))
+    if not can_draw_blanks(model):  # one that leaves blanks out, learned by an objective that does not
+        raise _cannot_draw(model)
     many = (~few).nonzero().squeeze(-1).repeat_interleave(draws)
-    drawn, log_weight = model.propose_given(x[many], observed[many], generator, ahead=ahead)
+    looks = {} if ahead is None else {"ahead": ahead}  # only models with an order can look ahead
+    drawn, log_weight = model.propose_given(x[many], observed[many], generator, **looks)
     rows, order = torch.cat([listed[row], many]).sort(stable=True)
     weight = torch.cat([weight, log_weight.double() - log(draws)])
     return Weighed(torch.cat([states, drawn])[order], rows, weight[order], len(x))
@@ -124,20 +128,31 @@ def can_draw_blanks(model: Any) -> bool:
     return hasattr(model, "propose_given")
 
 
+def _cannot_draw(model: Any) -> InputError:
+    return InputError(
+        "a model that draws blank cells given the others, such as `made`, for rows with blanks",
+        type(model).__name__,
+        where="model",
+        fix=[Option("missing", "drop"), Option("missing", "category")],
+    )
+
+
+def leaves_blanks(model: Any) -> bool:
+    """Whether a model's site conditionals can do without the blank sites: ``local_fields(x, observed)``."""
+    return bool(getattr(model, "leaves_blanks", False))
+
+
 def check_completes(model: Any, observed: Tensor) -> None:
     """Refuse rows with blanks that a model can neither draw nor list.
 
     Raises:
         InputError: it says what to do with them instead.
     """
+    if isinstance(model, Masked) or leaves_blanks(model):  # what is blank is unknown, and never filled
+        return
     few = hasattr(model, "log_density") and bool((count_completions(model.space, observed) <= FEW).all())
     if not few and not can_draw_blanks(model):
-        raise InputError(
-            "a model that draws blank cells given the others, such as `made`, for rows with blanks",
-            type(model).__name__,
-            where="model",
-            fix=[Option("missing", "drop"), Option("missing", "category")],
-        )
+        raise _cannot_draw(model)
 
 
 def count_completions(space: Space, observed: Tensor) -> Tensor:

@@ -11,6 +11,8 @@ from concrete_score import registry
 from concrete_score.errors import InputError, check_count
 from concrete_score.models.heads import Head
 from concrete_score.models.layers import DEEPEST, Dense, Features, check_level, normal_parameter
+from concrete_score.models.masked import MaskedNetwork
+from concrete_score.noise import Absorbing
 from concrete_score.protocols import DensityModel, Neighborhood, Noise
 from concrete_score.scores import CHUNK, log_ratios
 from concrete_score.shapes import PerSlot, States
@@ -243,7 +245,7 @@ def mlp(
     *,
     generator: torch.Generator,
     **options: Any,
-) -> ScoreNetwork | NoiseConditionalNetwork:
+) -> ScoreNetwork | NoiseConditionalNetwork | MaskedNetwork:
     """The paper's score network on a neighborhood; noise-conditional if a noise is given.
 
     Args:
@@ -257,6 +259,9 @@ def mlp(
     >>> mlp(grid(Space((91, 91))), generator=torch.Generator()).log_ratios(torch.tensor([3, 4])).shape
     torch.Size([4])
     """
+    if isinstance(noise, Absorbing):
+        width = sum(noise.space.sizes)
+        return MaskedNetwork(MLP(noise.noisy_space, width, generator=generator, **options), noise)
     built: Head = registry.load("heads", head).build(neighborhood, noise)
     num_levels = None if noise is None else noise.num_levels
     width = built.out_features

@@ -8,13 +8,14 @@ from jaxtyping import Float, Integer
 from torch import Tensor
 
 from concrete_score.errors import InputError
+from concrete_score.noise.absorbing import Absorbing
 from concrete_score.noise.tables import check_noise, check_shape, in_chunks, inside, stored_once
 from concrete_score.protocols import Neighborhood, SiteNeighborhood
 from concrete_score.shapes import PerStateTable, States
 from concrete_score.spaces import Space, as_tensor, check_same_space
 
-Bridge = Float[Tensor, "sites values values values"]
-"""``log q(z_low | z_high, clean)`` ``(D, V, V, V)``: ``[site, clean, high, low]``."""
+Bridge = Float[Tensor, "sites values noisy noisy"]
+"""``log q(z_low | z_high, clean)`` ``(D, V, V', V')``: ``[site, clean, high, low]``, V' noisy values."""
 SiteLogProbs = Float[Tensor, "*batch sites values"]
 """A distribution over the values of each site ``(..., D, V)``."""
 
@@ -230,7 +231,7 @@ def _broadcast(*shapes: torch.Size) -> torch.Size:
     return torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call, no-any-return]
 
 
-def bridge(noise: FactorizedNoise, low: int | None, high: int) -> Bridge:
+def bridge(noise: FactorizedNoise | Absorbing, low: int | None, high: int) -> Bridge:
     """The posterior of the weaker level's value; ``low=None`` is no noise at all, the clean value itself.
 
     Where levels compose, ``x → z_0 → z_1 → …`` is a Markov chain, and by Bayes' rule, site by site,
@@ -242,7 +243,7 @@ def bridge(noise: FactorizedNoise, low: int | None, high: int) -> Bridge:
         low, high: two levels, ``low < high``, or None and any level.
 
     Returns:
-        ``(D, V, V, V)``, -inf where something cannot be, and beyond a site's size. Sites that are alike share memory.
+        ``(D, V, V', V')``, -inf where something cannot be, and beyond a site's size. Sites that are alike share memory.
 
     Raises:
         InputError: the levels do not compose.
@@ -255,7 +256,7 @@ def bridge(noise: FactorizedNoise, low: int | None, high: int) -> Bridge:
     """
     weight = noise.table[high]  # [site, clean, high]
     if low is None:
-        same = torch.eye(weight.shape[-1], dtype=torch.bool)[:, None, :]
+        same = torch.eye(*weight.shape[-2:], dtype=torch.bool)[:, None, :]
         return torch.where(same & (weight > -torch.inf)[..., None], 0.0, -torch.inf)
     step = noise.step_log_prob(low, high)  # [site, low, high]
     joint = _once(noise.table[low])[:, :, None, :] + _once(step).transpose(-2, -1)[:, None]
@@ -264,7 +265,7 @@ def bridge(noise: FactorizedNoise, low: int | None, high: int) -> Bridge:
     return found.expand(noise.space.num_sites, -1, -1, -1)
 
 
-def reverse_log_probs(clean: SiteLogProbs, noisy: States, way: Bridge) -> SiteLogProbs:
+def reverse_log_probs(clean: SiteLogProbs, noisy: States, way: Bridge) -> Float[Tensor, "*batch sites noisy"]:
     """``log Σ_v P(x_d = v) q(z_low | z_high = x̃_d, v)``: a model's step to the weaker level ``(..., D, V)``.
 
     Args:

@@ -71,4 +71,5 @@ ratio_matching_multiclass = conditionals.ratio_matching_multiclass
 ratio_matching_uncorrected = conditionals.ratio_matching_uncorrected
 discrete_marginalization = conditionals.discrete_marginalization
 discrete_marginalization_uncorrected = conditionals.discrete_marginalization_uncorrected
+pseudo_likelihood = conditionals.pseudo_likelihood
 maximum_likelihood = MaximumLikelihood

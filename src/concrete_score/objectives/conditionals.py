@@ -1,6 +1,7 @@
-"""Objectives written in a model's site conditionals ``q(ξ_i | x_\\i)``: ratio matching and discrete marginalization.
+"""Objectives written in a model's site conditionals ``q(ξ_i | x_\\i)``.
 
-Both come as first published, where the minimizer ignores the data, and as corrected (paper, appendix D). On bits with
+Pseudo-likelihood is their log-loss, on bits half of ``logistic`` on flips. Ratio matching and discrete marginalization
+come as first published, where the minimizer ignores the data, and as corrected (paper, appendix D). On bits with
 flips the corrected ones are known already (docs/mathematics.md, "Bits: which objectives coincide"): ratio matching is
 the divergence ``f = 1 / (1 + r)``, discrete marginalization is Concrete score matching, ``s² - 2/s - 3`` a flip.
 """
@@ -11,9 +12,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from concrete_score.errors import InputError, check_count
-from concrete_score.protocols import DensityModel
+from concrete_score.models.completing import DRAWS, complete, leaves_blanks
+from concrete_score.models.lookahead import LookAhead
+from concrete_score.protocols import DensityModel, LocalFields
 from concrete_score.shapes import PerState, PerStateTable, States
 from concrete_score.spaces import Space, check_same_space
 from concrete_score.targets.pmf import expectation
@@ -33,10 +37,12 @@ class SiteDraws(NamedTuple):
     """``(B, m)``."""
     weight: Tensor
     """``(B, m)``."""
+    observed: Tensor | None = None
+    """Of rows with blanks that are left out of every conditional, bool ``(B, D)``."""
 
     def rows(self, part: slice) -> "SiteDraws":
         """A slice of the batch."""
-        return SiteDraws(*(value[part] for value in self))
+        return SiteDraws(*(None if value is None else value[part] for value in self))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,7 @@ class SiteConditionalObjective:
 
     def loss(self, model: Any, draws: SiteDraws) -> PerState:
         self.check(model)
-        log_conditional, exists = site_log_conditionals(model, draws.x, draws.site)
+        log_conditional, exists = site_log_conditionals(model, draws.x, draws.site, observed=draws.observed)
         own = draws.x.gather(1, draws.site).long()
         return (draws.weight * self.site_loss(log_conditional, own, exists)).sum(-1)
 
@@ -93,6 +99,31 @@ class SiteConditionalObjective:
         site = torch.arange(self.space.num_sites).expand(len(x), -1)
         draws = SiteDraws(x, site, torch.ones(site.shape, dtype=torch.float64))
         return expectation(pmf, self.loss(model, draws))
+
+
+@dataclass(frozen=True)
+class PseudoLikelihood(SiteConditionalObjective):
+    """``-Σ_i log q(x_i | x_\\i)``; of rows with blanks the observed sites given the other observed ones.
+
+    Exactly that where the blanks were drawn by the model; where it leaves them out (`leaves_blanks`), as it does.
+    """
+
+    @torch.no_grad()
+    def draw_observed(
+        self, x: States, observed: Tensor, generator: torch.Generator, model: Any, ahead: LookAhead | None = None
+    ) -> SiteDraws:
+        """Which sites to look at; blanks are left out, or else filled by a draw of the model."""
+        left_out = leaves_blanks(model)
+        rows = x if left_out else complete(model, x, observed, DRAWS, generator, ahead).chosen(model, generator).states
+        found = self.draw(rows, generator, model)
+        if not left_out:
+            return found
+        return found._replace(weight=found.weight * observed.gather(1, found.site), observed=observed)
+
+
+def pseudo_likelihood(space: Space, sites: int | None = None) -> SiteConditionalObjective:
+    """``-Σ_i log q(x_i | x_\\i)`` (Besag, 1975), by which Potts models of protein families are fitted."""
+    return PseudoLikelihood("pseudo_likelihood", log_loss, space, sites)
 
 
 def ratio_matching_multiclass(space: Space, sites: int | None = None) -> SiteConditionalObjective:
@@ -115,11 +146,18 @@ def discrete_marginalization_uncorrected(space: Space, sites: int | None = None)
     return SiteConditionalObjective("discrete_marginalization_uncorrected", marginal_loss_uncorrected, space, sites)
 
 
-def site_log_conditionals(model: DensityModel, x: Tensor, site: Tensor, chunk: int = CHUNK) -> tuple[Tensor, Tensor]:
+def site_log_conditionals(
+    model: DensityModel, x: Tensor, site: Tensor, chunk: int = CHUNK, observed: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """``log q(v | x_\\i)`` of every value at the given sites ``(B, m, V)``, and which values exist; -inf beyond.
 
-    All values of a site are evaluated together; rows go in chunks, so that memory stays bounded.
+    By formula where the model knows its local fields, which may leave blanks out (``observed``). Otherwise all values
+    of a site are evaluated together; rows go in chunks, so that memory stays bounded.
     """
+    if isinstance(model, LocalFields):
+        fields = model.local_fields(x) if observed is None else model.local_fields(x, observed)  # type: ignore[call-arg]
+        table = functional.pad(fields, (1, 0)).log_softmax(-1)
+        return _at_sites(table, site), _at_sites(torch.isfinite(table.detach()), site)
     sizes = model.space.sizes_tensor(x.device)
     value = torch.arange(max(model.space.sizes), device=x.device)
     exists = value < sizes[site][..., None]
@@ -134,6 +172,18 @@ def site_log_conditionals(model: DensityModel, x: Tensor, site: Tensor, chunk: i
         density: Tensor = model.log_density(edited)
         parts.append(density.masked_fill(~exists[start : start + step], -torch.inf).log_softmax(-1))
     return torch.cat(parts), exists
+
+
+def _at_sites(table: Tensor, site: Tensor) -> Tensor:
+    """The rows of a table ``(B, D, V)`` at some sites ``(B, m)``; the table itself where they are all, in order."""
+    if site.shape[1] == table.shape[1] and site.stride(0) == 0:
+        return table
+    return table.gather(1, site[..., None].expand(*site.shape, table.shape[-1]))
+
+
+def log_loss(log_q: Tensor, own: Tensor, exists: Tensor) -> Tensor:
+    """``-log q(x_i | x_\\i)``."""
+    return -log_q.gather(-1, own[..., None]).squeeze(-1)
 
 
 def ratio_loss(log_q: Tensor, own: Tensor, exists: Tensor) -> Tensor:

@@ -14,10 +14,11 @@ from torch import Tensor
 from concrete_score import registry
 from concrete_score.errors import InputError
 from concrete_score.neighborhoods import hamming
-from concrete_score.noise import FactorizedNoise
+from concrete_score.noise import Absorbing, FactorizedNoise
 from concrete_score.objectives.bregman import BregmanObjective
 from concrete_score.objectives.divergences import Bregman
 from concrete_score.objectives.edges import Edges
+from concrete_score.objectives.masked import HiddenValue
 from concrete_score.protocols import DensityModel, Neighborhood, Noise, NoiseConditional, is_raw
 from concrete_score.scores import log_ratios
 from concrete_score.shapes import PerState, PerStateTable, States
@@ -223,11 +224,15 @@ class CleanValue:
         return total / len(self.chosen_levels)
 
 
-def clean_value(space: Space, *, noise: Noise | None = None, levels: tuple[int, ...] | None = None) -> CleanValue:
-    """`CleanValue` under its registered name, on a space and a noise."""
+def clean_value(
+    space: Space, *, noise: Noise | None = None, levels: tuple[int, ...] | None = None
+) -> CleanValue | HiddenValue:
+    """The objective under its registered name, on a space and a noise; with absorbing noise it is `HiddenValue`."""
     if noise is None:
         raise InputError("a noise for the clean_value objective", "none", where="noise", fix="try `log_snr`")
     check_same_space(space, noise.space, "space and noise")
+    if isinstance(noise, Absorbing):
+        return HiddenValue(noise)
     return CleanValue(noise, levels)
 
 

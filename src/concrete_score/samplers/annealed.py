@@ -1,7 +1,7 @@
 """Annealed sampling: from uniform noise through the noise levels, each started from the last (paper, 5.5 and C.4)."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -133,6 +133,28 @@ class Annealed:
             "unadjusted: the final denoising takes each site's likeliest value": self.finish == "mode",
         }
         return tuple(note for note, holds in found.items() if holds)
+
+    def within(self, passes: int) -> "Annealed":
+        """The same way down in about so many network passes: fewer or more steps a level, or fewer levels.
+
+        The last pass is the final denoising. Levels left out are spread evenly; the strongest and the weakest stay.
+
+        >>> from concrete_score.models.ideal import IdealDenoiser
+        >>> from concrete_score.neighborhoods import hamming
+        >>> from concrete_score.noise.families import log_snr
+        >>> noise = log_snr(Space.bits(2), 9)
+        >>> ideal = IdealDenoiser(torch.tensor([[0, 1]]), noise, hamming(noise.space))
+        >>> reverse_chain(ideal).within(3).schedule, annealed_mh(ideal).within(100).steps
+        ((8, 4, 0), 10)
+        """
+        check_count(passes, "passes")
+        moves = self.kernel is not None
+        # The paper's kernels look once at where a level starts, and once at each proposal; a pass more goes to the end.
+        levels = min(len(self.schedule), max(1, (passes - 1) // 2 if moves else passes))
+        last = len(self.schedule) - 1
+        places = [round(k * last / max(1, levels - 1)) for k in range(levels)]
+        steps = max(1, (passes - 1) // levels - 1) if moves else self.steps
+        return replace(self, levels=tuple(self.schedule[place] for place in places), steps=steps)
 
     def sample(self, n: int, generator: torch.Generator) -> States:
         """``n`` chains to the end ``(n, D)``."""

@@ -1,11 +1,12 @@
 """Draws of a model with noise levels: chains that begin as noise and end clean, also with some sites observed.
 
 How they come down is a name registered under ``annealing``: the paper's Metropolis-Hastings, informed single changes,
-many sites at once, or the reverse noise chain. Observed sites are corrupted anew at each level (in-painting).
+many sites at once, or the reverse noise chain. Observed sites are corrupted anew at each level (in-painting). Under
+absorbing noise it is a name registered under ``unmasking``, and observed sites are visible throughout.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log
 from typing import Any
 
@@ -13,15 +14,19 @@ import torch
 from torch import Tensor
 
 from concrete_score import registry
-from concrete_score.errors import InputError, check_count, nearest
+from concrete_score.errors import InputError, nearest
+from concrete_score.noise import Absorbing
 from concrete_score.samplers.annealed import Annealed, Stage
 from concrete_score.samplers.completions import Cells, Known, Rows
 from concrete_score.samplers.methods import REPLICAS, Piece, Spread
 from concrete_score.samplers.run import Progress
+from concrete_score.samplers.unmasking import Unmasking
 
 DEFAULT, GIVEN = "ancestral", "corrected"
 """The reverse noise chain; where sites are observed, with moves at each level, by which the free ones come to know of
 them: on digits' lower halves a log-loss of 0.329 a pixel instead of 0.346."""
+UNMASKING = "one_site"
+"""Exact for a model of hidden sites, whatever is observed."""
 TOGETHER = 2**18
 """Sites of chains that run side by side."""
 Watch = Callable[[Stage], None]
@@ -48,7 +53,7 @@ class FromNoise:
     [1, 1, 1]
     """
 
-    sampler: Annealed
+    sampler: Annealed | Unmasking
     name: str = DEFAULT
     watch: Watch | None = None
 
@@ -120,7 +125,7 @@ class FromNoise:
     def _notes(self, conditional: bool) -> tuple[str, ...]:
         """What is not exact, in one line."""
         found = [note.removeprefix("unadjusted: ") for note in self.sampler.notes]
-        if conditional:
+        if conditional and isinstance(self.sampler, Annealed):
             found.append("a chain knows what is observed only through its noise")
         return (f"unadjusted: {'; '.join(found)}",) if found else ()
 
@@ -137,7 +142,8 @@ def from_noise(
 
     Args:
         model: noise-conditional.
-        name: registered under ``annealing``; `DEFAULT` by default, or `GIVEN`.
+        name: registered under ``annealing``, `DEFAULT` by default, or `GIVEN`; of a model of hidden sites under
+            ``unmasking``, `UNMASKING` by default.
         passes: about how many network passes a chain may take; the way's own number by default.
         watch: shown the stages of the first chains that run together.
         given: whether some sites are observed.
@@ -145,8 +151,10 @@ def from_noise(
     Raises:
         InputError: no such name, a model it cannot run on, or fewer than one pass.
     """
-    chosen = name or (GIVEN if given else DEFAULT)
-    known = registry.names("annealing")
+    hides = isinstance(model.noise, Absorbing)
+    kind = "unmasking" if hides else "annealing"
+    chosen = name or (UNMASKING if hides else GIVEN if given else DEFAULT)
+    known = registry.names(kind)
     if chosen not in known:
         raise InputError(
             "a way from noise, for a model with noise levels",
@@ -154,34 +162,8 @@ def from_noise(
             where="sampler",
             fix=nearest(chosen, known),
         )
-    sampler: Annealed = registry.load("annealing", chosen)(model)
-    return FromNoise(sampler if passes is None else within(sampler, passes), chosen, watch)
-
-
-def within(sampler: Annealed, passes: int) -> Annealed:
-    """The same way down in about so many network passes: fewer or more steps a level, or fewer levels.
-
-    The last pass is the final denoising. Levels left out are spread evenly; the strongest and the weakest stay.
-
-    >>> from concrete_score.models.ideal import IdealDenoiser
-    >>> from concrete_score.neighborhoods import hamming
-    >>> from concrete_score.noise.families import log_snr
-    >>> from concrete_score.samplers.annealed import annealed_mh, reverse_chain
-    >>> from concrete_score.spaces import Space
-    >>> noise = log_snr(Space.bits(2), 9)
-    >>> ideal = IdealDenoiser(torch.tensor([[0, 1]]), noise, hamming(noise.space))
-    >>> within(reverse_chain(ideal), 3).schedule, within(annealed_mh(ideal), 100).steps
-    ((8, 4, 0), 10)
-    """
-    check_count(passes, "passes")
-    moves = sampler.kernel is not None
-    # The paper's kernels look once at where a level starts, and once at each proposal; a pass more goes to the end.
-    levels = min(len(sampler.schedule), max(1, (passes - 1) // 2 if moves else passes))
-    strongest_first = sampler.schedule
-    last = len(strongest_first) - 1
-    places = [round(k * last / max(1, levels - 1)) for k in range(levels)]
-    steps = max(1, (passes - 1) // levels - 1) if moves else sampler.steps
-    return replace(sampler, levels=tuple(strongest_first[place] for place in places), steps=steps)
+    sampler: Annealed | Unmasking = registry.load(kind, chosen)(model)
+    return FromNoise(sampler if passes is None else sampler.within(passes), chosen, watch)
 
 
 def _part(progress: Progress, start: int, count: int, draws: int) -> Progress:

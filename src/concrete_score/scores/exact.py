@@ -6,9 +6,10 @@ log-ratio ``l = log p(N(x)_k) - log p(x)``, so ``c = expm1(l)``; probabilities a
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from concrete_score.errors import InputError
-from concrete_score.protocols import DensityModel, Neighborhood
+from concrete_score.protocols import DensityModel, LocalFields, Neighborhood, SiteNeighborhood
 from concrete_score.shapes import PerSlot, PerSlotTable, PerStateTable, States
 from concrete_score.spaces import check_same_space
 
@@ -40,6 +41,8 @@ def log_ratios(density: DensityModel, neighborhood: Neighborhood, x: States, chu
     [0.5, 1.0, 2.0]
     """
     check_same_space(density.space, neighborhood.space, "density and neighborhood")
+    if isinstance(density, LocalFields) and isinstance(neighborhood, SiteNeighborhood):
+        return _field_ratios(density, neighborhood, x)
     rows = x.reshape(-1, x.shape[-1])
     step = max(1, chunk // (x.shape[-1] * (1 + neighborhood.num_slots)))
     parts = [_row_log_ratios(density, neighborhood, rows[i : i + step], chunk) for i in range(0, len(rows), step)]
@@ -66,6 +69,17 @@ def _row_log_ratios(density: DensityModel, neighborhood: Neighborhood, rows: Ten
     _refuse_zero(here, rows)
     ratio = torch.cat(there) - here[row]
     return ratio.new_zeros((len(rows), neighborhood.num_slots)).index_put((row, slot), ratio)
+
+
+def _field_ratios(density: LocalFields, neighborhood: SiteNeighborhood, x: Tensor) -> Tensor:
+    """All ratios of single-site changes in one pass, as differences of local fields ``(..., K)``."""
+    table = functional.pad(density.local_fields(x), (1, 0))
+    slot = torch.arange(neighborhood.num_slots, device=x.device).expand(*x.shape[:-1], -1)
+    site, value = neighborhood.edit(x[..., None, :].expand(*slot.shape, -1), slot)
+    here = table.gather(-1, x.long()[..., None]).squeeze(-1).gather(-1, site)
+    # What an invalid slot leads to is masked, whatever it is.
+    there = table.flatten(-2).gather(-1, site * table.shape[-1] + value.clamp(0, table.shape[-1] - 1))
+    return torch.where(neighborhood.valid(x), there - here, 0.0)
 
 
 def concrete_scores(density: DensityModel, neighborhood: Neighborhood, x: States, chunk: int = CHUNK) -> PerSlot:

@@ -63,6 +63,26 @@ _SELF_PROPOSAL = (
 )
 
 
+_ALIGNED = "potts: the columns of an alignment depend on one another in pairs, and its ratios are mutation effects"
+_TEXT = "transformer: every position looks at every other, and any part can be filled in given the rest"
+SUITED_OBJECTIVES = {
+    "potts": ("pseudo_likelihood", "objective pseudo_likelihood: the log-loss of every site, in one product"),
+    "transformer": (
+        "clean_value",
+        "objective clean_value with absorbing noise: each hidden value given the visible ones, in any order",
+    ),
+}
+"""What a model without a likelihood learns by, where logistic ratios are not the best there is, and why."""
+SUITED_NOISE = {"transformer": "absorbing"}
+"""The noise of a model, where its objective takes one and none is asked for."""
+SUITED_OPTIONS: Mapping[Any, Mapping[str, Any]] = {("transformer", "maximum_likelihood"): {"causal": True}}
+"""Options that a model needs for an objective."""
+SUITED_TRAINING: Mapping[str, Mapping[str, Any]] = {
+    "potts": {"steps": 300, "lr": 0.03, "batch_size": 512, "valid_every": 50, "checkpoint_seconds": 300.0},
+    "transformer": {"lr": 1e-3, "average": 0.999, "clip_norm": 1.0},
+}
+"""Settings of a model, where they are other than `TRAINING`."""
+
 _FOR_IMAGES = {
     "model": "unet: a convolutional network that reads every pixel of an image and the noise level",
     "clean_value": "objective clean_value: each pixel's clean value by cross-entropy, well scaled at every noise level",
@@ -108,13 +128,34 @@ def choose(recipe: Mapping[str, Any], training: Mapping[str, Any]) -> Choice:
     if "model" not in recipe and "objective" not in recipe:
         why.append(_LIKELIHOOD)
     elif not {"objective", "noise"} & set(recipe) and not _has_likelihood(recipe["model"]):
-        recipe = {**recipe, "objective": "logistic"}
-        why.append(_LOGISTIC)
+        objective, reason = SUITED_OBJECTIVES.get(recipe["model"], ("logistic", _LOGISTIC))
+        recipe = {**recipe, "objective": objective}
+        why.append(reason)
+    suited_noise = SUITED_NOISE.get(recipe.get("model", ""))
+    if suited_noise and "noise" not in recipe and "noise" in _parameters("objectives", recipe["objective"]):
+        recipe = {**recipe, "noise": suited_noise}
+    more = SUITED_OPTIONS.get((recipe.get("model"), recipe.get("objective")), {})
+    if more:
+        recipe = {**recipe, "model_options": {**more, **recipe.get("model_options", {})}}
     filled = Recipe(**recipe)
     if filled.edges is None and filled.neighborhood is None and _can_propose(filled):
         filled = Recipe(**{**recipe, "edges": "self_proposal"})
         why.append(_SELF_PROPOSAL)
-    return Choice(filled.resolved(), {**TRAINING, **training}, tuple(why))
+    suited = {**TRAINING, **SUITED_TRAINING.get(filled.model, {})}
+    return Choice(filled.resolved(), {**suited, **training}, tuple(why))
+
+
+def choose_for_sequences(recipe: Mapping[str, Any], training: Mapping[str, Any], *, aligned: bool) -> Choice:
+    """Fill in what was not given for sequences: a Potts model where they are aligned, else a transformer.
+
+    >>> choose_for_sequences({}, {}, aligned=True).recipe.objective
+    'pseudo_likelihood'
+    """
+    if {"model", "objective"} & set(recipe):
+        return choose(recipe, training)
+    model, reason = ("potts", _ALIGNED) if aligned else ("transformer", _TEXT)
+    found = choose({**recipe, "model": model}, training)
+    return found._replace(why=(reason, *found.why))
 
 
 def choose_for_images(recipe: Mapping[str, Any], training: Mapping[str, Any], shape: tuple[int, int]) -> Choice:
@@ -188,6 +229,11 @@ def fit_to_rows(
         recipe = replace(recipe, model_options={**NETWORK, **recipe.model_options})
         training = {**NETWORK_TRAINING, **training}
         why = (*why, f"{NETWORK['hidden']} units a layer: {LARGE:,} rows or more teach them")
+    suited = getattr(registry.load("models", recipe.model), "suited_l2", None)
+    if suited is not None and "l2" not in training:
+        weights = Examples.of(rows).weights
+        training = {**training, "l2": suited(space, float(len(rows) if weights is None else weights.sum()))}
+        why = (*why, f"l2 {training['l2']:.3g}: a hundredth for each free number of a pair, over the effective rows")
     if start and set(STARTS) <= set(_parameters("models", recipe.model)) and not _DECIDED & set(recipe.model_options):
         found = find_start(recipe, rows, space, valid, say)
         recipe = replace(recipe, model_options={**recipe.model_options, **found.options})

@@ -103,15 +103,18 @@ def starts_from_rows(model: Any) -> bool:
 class Loss(nn.Module):
     """Model and objective as one module, so that a distributed wrapper sees one forward pass."""
 
-    def __init__(self, model: nn.Module, objective: Objective) -> None:
+    def __init__(self, model: nn.Module, objective: Objective, l2: float = 0.0) -> None:
         super().__init__()
-        self.model, self.objective = model, objective
+        self.model, self.objective, self.l2 = model, objective, l2
 
     def forward(self, packed: Packed, scale: float) -> Tensor:
-        """``scale`` times the summed loss of the rows at hand, each by its weight."""
+        """``scale`` times the summed loss of the rows at hand, each by its weight; and the penalty on matrices."""
         losses = self.objective.loss(self.model, packed.draws)
         weighed = losses if packed.weights is None else losses * packed.weights.to(losses.dtype)
-        return weighed.sum() * scale
+        if not self.l2:
+            return weighed.sum() * scale
+        squares = [weight.square().sum() for weight in self.model.parameters() if weight.ndim > 1]
+        return weighed.sum() * scale + self.l2 * torch.stack(squares).sum()
 
 
 class _Loop:
@@ -138,7 +141,7 @@ class _Loop:
             _start(model, rows.to(self.device))
         decay: Any = {"weight_decay": settings.weight_decay, "decoupled_weight_decay": True}
         optimizer = torch.optim.Adam(model.parameters(), lr=settings.lr, fused=True, **decay)
-        self.loss: Any = Loss(model, objective)
+        self.loss: Any = Loss(model, objective, settings.l2)
         self.optimizer: Any = optimizer
         self.backward: Callable[[Tensor], None] = torch.autograd.backward
         if self.world > 1:  # alone, the wrappers would add a tenth to a small step and nothing else

@@ -48,6 +48,8 @@ class TrainingSettings:
     """How the rate falls: a name of `SCHEDULES`."""
     weight_decay: float = 0.0
     """The share of its size that a weight loses at a step of rate 1."""
+    l2: float = 0.0
+    """Times the sum of squares of all weight matrices, added to the loss of training and never to a validation."""
     clip_norm: float | None = None
     """Limit of the gradient's norm; None for none."""
     average: float | None = None
@@ -134,6 +136,7 @@ _LEAST = {
     "pool": 1,
     "retries": 0,
     "weight_decay": 0,
+    "l2": 0,
 }
 
 
