@@ -116,8 +116,7 @@ def complete(
     if not can_draw_blanks(model):  # one that leaves blanks out, learned by an objective that does not
         raise _cannot_draw(model)
     many = (~few).nonzero().squeeze(-1).repeat_interleave(draws)
-    looks = {} if ahead is None else {"ahead": ahead}  # only models with an order can look ahead
-    drawn, log_weight = model.propose_given(x[many], observed[many], generator, **looks)
+    drawn, log_weight = model.propose_given(x[many], observed[many], generator, ahead=ahead)
     rows, order = torch.cat([listed[row], many]).sort(stable=True)
     weight = torch.cat([weight, log_weight.double() - log(draws)])
     return Weighed(torch.cat([states, drawn])[order], rows, weight[order], len(x))

@@ -9,12 +9,15 @@ about d:
     g_d(v) = p(x_c | x_d = v) / p(x_c).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from concrete_score.models.layers import draw_categories
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
 
@@ -26,6 +29,11 @@ CHILDREN = 8
 """Later sites of each site that are looked at, those that say most about it."""
 PRIOR = 1.0
 """What ``p(x_c)`` counts beside the rows, in rows."""
+
+
+Tell = Callable[[int, Tensor, Tensor, Tensor], None]
+"""Receives a site, the rows where it is blank ``(B,)``, the distribution each is drawn from ``(B, size)``, and the
+log-weight it has whatever is drawn ``(B,)``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,3 +103,47 @@ def _best_later(gain: Tensor, order: Tensor) -> Tensor:
     gain = torch.where(place > place[:, None], gain, 0.0)
     best = gain.topk(min(CHILDREN, len(order)), 1)
     return torch.where(best.values > 0, best.indices, torch.arange(len(order), device=order.device)[:, None])
+
+
+class Looks(NamedTuple):
+    """What blanks are drawn by, and who is told: of a batch that begins at some row."""
+
+    ahead: "LookAhead | None" = None
+    tell: Tell | None = None
+    start: int = 0
+
+
+def draw_unseen(
+    logits: Tensor,
+    unit: Tensor,
+    site: int,
+    values: Tensor,
+    observed: Tensor,
+    log_weight: Tensor,
+    looks: "Looks",
+) -> Tensor:
+    """Values of a site ``(n,)``: what was observed, and draws from ``q(v) g(v) / Z`` where nothing was.
+
+    Args:
+        logits: of each value ``(size, n)``.
+        unit: float64 uniforms ``(n,)``.
+        site: whose values.
+        values: what the rows hold so far ``(D, n)``.
+        observed: which of it is known ``(n, D)``.
+        log_weight: receives ``log q`` of what was observed, and ``log Z / g`` of what is drawn ``(n, K)``.
+        looks: gives g, and is told the distributions.
+    """
+    value, blank = values[site].clone(), (~observed[:, site]).nonzero().squeeze(-1)
+    gain = (logits.gather(0, value[None])[0] - logits.logsumexp(0)).double()
+    if len(blank):
+        table, gain[blank] = logits[:, blank].T.double(), 0.0
+        factor = None if looks.ahead is None else looks.ahead.log_factor(site, values[:, blank], observed[blank])
+        tilted = table if factor is None else table + factor
+        value[blank] = drawn = draw_categories(tilted, unit[blank, None]).squeeze(-1)
+        total = tilted.logsumexp(-1) - table.logsumexp(-1)
+        if looks.tell is not None:
+            looks.tell(site, blank + looks.start, tilted.softmax(-1), log_weight[blank, 0] + total)
+        if factor is not None:
+            gain[blank] = total - factor.gather(1, drawn[:, None])[:, 0]
+    log_weight += gain[:, None]
+    return value

@@ -1,6 +1,6 @@
 """MADE: a masked autoregressive density over sites of any sizes (paper, section 5.4 and appendix C.3)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple, cast
 
@@ -20,17 +20,12 @@ from concrete_score.models.layers import (
     draw_categories,
     find_activation,
 )
-from concrete_score.models.lookahead import LookAhead
+from concrete_score.models.lookahead import LookAhead, Looks, Tell, draw_unseen
 from concrete_score.shapes import PerState, Slots, States
 from concrete_score.spaces import Space
 
 _ROWS = 2**13
 """Rows drawn at a time, so that their activations stay within a few dozen megabytes."""
-
-
-Tell = Callable[[int, Tensor, Tensor, Tensor], None]
-"""Receives a site, the rows where it is blank ``(B,)``, the distribution each is drawn from ``(B, size)``, and the
-log-weight it has whatever is drawn ``(B,)``."""
 
 
 class MADE(nn.Module):
@@ -256,7 +251,7 @@ class MADE(nn.Module):
         tilts: "_Tilts | None" = None,
         units: Tensor | None = None,
         ahead: LookAhead | None = None,
-        tell: "Tell | None" = None,
+        tell: Tell | None = None,
     ) -> Tensor:
         """Draw the unobserved sites of ``rows`` in place, and give their log-weights under each kind ``(n, K)``."""
         kinds = 1 if tilts is None else tilts.kinds
@@ -266,7 +261,7 @@ class MADE(nn.Module):
             known = None if observed is None else observed[part]
             some = _Tilts(1, {}, None) if tilts is None else tilts.rows(part)
             unit = _uniforms(rows[part], generator) if units is None else units[part].T.contiguous()
-            self._fill_part(rows[part], known, unit, some, log_weight[part], _Looks(ahead, tell, start))
+            self._fill_part(rows[part], known, unit, some, log_weight[part], Looks(ahead, tell, start))
         return log_weight
 
     def _fill_part(
@@ -276,7 +271,7 @@ class MADE(nn.Module):
         units: Tensor,
         tilts: "_Tilts",
         log_weight: Tensor,
-        looks: "_Looks",
+        looks: Looks,
     ) -> None:
         """Draw the unobserved sites of ``rows`` by ``units`` ``(D, n)`` and add to ``log_weight``; see `sample` for why
         each unit is computed once.
@@ -298,7 +293,7 @@ class MADE(nn.Module):
             elif observed is None or seen is None:
                 value = _draw(logits, step.size, unit)
             else:
-                value = _draw_unseen(_padded(logits, step.size), unit, step.site, values, observed, log_weight, looks)
+                value = draw_unseen(_padded(logits, step.size), unit, step.site, values, observed, log_weight, looks)
             values[step.site] = value
             features[step.features] = self.features.part(value, step.features).T
         rows.copy_(values.T)
@@ -354,50 +349,6 @@ def _draw(logits: Tensor, size: int, unit: Tensor) -> Tensor:
     if size == 2:  # the first value, whose logit is 0, takes the uniforms below its probability
         return (unit >= torch.sigmoid(-logits[0].double())).long()
     return draw_categories(_padded(logits, size).T, unit[:, None]).squeeze(-1)
-
-
-def _draw_unseen(
-    logits: Tensor,
-    unit: Tensor,
-    site: int,
-    values: Tensor,
-    observed: Tensor,
-    log_weight: Tensor,
-    looks: "_Looks",
-) -> Tensor:
-    """Values of a site ``(n,)``: what was observed, and draws from ``q(v) g(v) / Z`` where nothing was.
-
-    Args:
-        logits: of each value ``(size, n)``.
-        unit: float64 uniforms ``(n,)``.
-        site: whose values.
-        values: what the rows hold so far ``(D, n)``.
-        observed: which of it is known ``(n, D)``.
-        log_weight: receives ``log q`` of what was observed, and ``log Z / g`` of what is drawn ``(n, K)``.
-        looks: gives g, and is told the distributions.
-    """
-    value, blank = values[site].clone(), (~observed[:, site]).nonzero().squeeze(-1)
-    gain = (logits.gather(0, value[None])[0] - logits.logsumexp(0)).double()
-    if len(blank):
-        table, gain[blank] = logits[:, blank].T.double(), 0.0
-        factor = None if looks.ahead is None else looks.ahead.log_factor(site, values[:, blank], observed[blank])
-        tilted = table if factor is None else table + factor
-        value[blank] = drawn = draw_categories(tilted, unit[blank, None]).squeeze(-1)
-        total = tilted.logsumexp(-1) - table.logsumexp(-1)
-        if looks.tell is not None:
-            looks.tell(site, blank + looks.start, tilted.softmax(-1), log_weight[blank, 0] + total)
-        if factor is not None:
-            gain[blank] = total - factor.gather(1, drawn[:, None])[:, 0]
-    log_weight += gain[:, None]
-    return value
-
-
-class _Looks(NamedTuple):
-    """What blanks are drawn by, and who is told: of a batch that begins at some row."""
-
-    ahead: LookAhead | None
-    tell: Tell | None
-    start: int
 
 
 class _Tilts(NamedTuple):

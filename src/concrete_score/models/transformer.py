@@ -17,9 +17,9 @@ from concrete_score.models.layers import (
     SiteLogits,
     SiteTable,
     check_level,
-    draw_categories,
     normal_parameter,
 )
+from concrete_score.models.lookahead import LookAhead, Looks, Tell, draw_unseen
 from concrete_score.models.masked import MaskedNetwork
 from concrete_score.models.score import NoiseConditionalNetwork, ScoreNetwork
 from concrete_score.noise import Absorbing
@@ -191,20 +191,28 @@ class CausalTransformer(nn.Module):
         return self.propose_given(x, torch.zeros_like(x, dtype=torch.bool), generator)[0]
 
     @torch.no_grad()
-    def propose_given(self, x: States, observed: Tensor, generator: torch.Generator) -> tuple[States, PerState]:
+    def propose_given(
+        self,
+        x: States,
+        observed: Tensor,
+        generator: torch.Generator,
+        *,
+        units: Tensor | None = None,
+        ahead: LookAhead | None = None,
+        tell: Tell | None = None,
+    ) -> tuple[States, PerState]:
         """``x`` with each unobserved site drawn given those before it, and the log-weight of the draws ``(n,)``.
 
-        As draws given what is observed they weigh ``w = Π_{d observed} q(x_d | before)``; in float64.
+        As draws given what is observed they weigh ``w = Π_{d observed} q(x_d | before)``; in float64. The options are
+        those of `MADE.propose_given`.
         """
-        states, log_weight = torch.where(observed, x, 0), torch.zeros(len(x), dtype=torch.float64, device=x.device)
-        units = uniform((self.space.num_sites, len(x)), generator, x.device)
-        for site, unit in enumerate(units):
-            table = self.site_log_conditionals(states)[:, site].double()
-            drawn = draw_categories(table, unit[:, None]).squeeze(-1)
-            states[:, site] = torch.where(observed[:, site], states[:, site], drawn)
-            own = table.gather(1, states[:, site, None]).squeeze(1)
-            log_weight += torch.where(observed[:, site], own, 0.0)
-        return states, log_weight
+        values = torch.where(observed, x, 0).T.contiguous()
+        log_weight = torch.zeros(len(x), 1, dtype=torch.float64, device=x.device)
+        points = uniform((self.space.num_sites, len(x)), generator, x.device) if units is None else units.T
+        for site, (unit, size) in enumerate(zip(points, self.space.sizes, strict=True)):
+            table = self.site_log_conditionals(values.T)[:, site, :size].T
+            values[site] = draw_unseen(table, unit, site, values, observed, log_weight, Looks(ahead, tell))
+        return values.T.contiguous(), log_weight[:, 0]
 
 
 def transformer(
