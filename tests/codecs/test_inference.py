@@ -249,3 +249,15 @@ def test_a_column_blank_throughout_is_kept_aside():
 def test_an_enum_of_a_data_frame_has_the_values_that_its_rows_have():
     table = pl.DataFrame({"a": ["x", "y"], "b": [0, 1]}, schema_overrides={"a": pl.Enum(["z", "y", "x"])})
     assert TableCodec.fit(table).labels(0) == ("x", "y")
+
+
+def test_blanks_beside_one_value_are_a_value_unless_other_columns_are_as_blank(tmp_path):
+    lines = ["a,b,mark,same"]
+    for i in range(200):
+        lines.append(f"{'' if i % 5 == 0 else i % 3},{i % 2},{'x' if i % 3 == 0 else ''},{'' if i % 6 == 0 else 'k'}")
+    path = tmp_path / "marks.csv"
+    path.write_text("\n".join(lines) + "\n")
+    codec = TableCodec.fit(read_file(path))
+    assert kinds(codec) == {"a": "category", "b": "category", "mark": "category", "same": "constant"}
+    assert dict(codec.why)["mark"] == "one value or blank: a blank counts as a value"
+    assert dict(codec.why)["same"] == "one value wherever it is known: kept aside, and given back"

@@ -104,7 +104,7 @@ def test_a_row_that_no_draw_agrees_with_is_refused():
             return states, torch.full_like(log_weight, -torch.inf)
 
     model, x, observed = blanked(0)
-    with pytest.raises(Impossible, match="none of 2,032 ancestral draws"):
+    with pytest.raises(Impossible, match="none of 1,008 ancestral draws"):
         weigh_blanks(Never(model), x, observed, generator(0))
 
 

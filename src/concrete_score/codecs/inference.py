@@ -175,9 +175,10 @@ def infer_columns(frame: Frame, options: TableOptions) -> Inferred:
         raise InputError("a table with values", "blank cells alone", where=frame.where, fix="give rows with values")
     faults: list[tuple[str, str, Option]] = []
     found: list[Judged] = []
+    usual = max((column.blanks for column in columns if len(column.known) > 1), default=0)
     for at, column in enumerate(columns):
         try:
-            found.append(_judge(column, at, frame, options))
+            found.append(_judge(column, at, frame, options, usual))
         except _Fault as fault:
             faults.append((column.name, fault.reason, fault.option))
     if faults:
@@ -215,8 +216,8 @@ class _Fault(Exception):
         self.reason, self.option = reason, option
 
 
-def _judge(column: Column, at: int, frame: Frame, options: TableOptions) -> Judged:
-    """What a column is: as it was said, or else as its cells suggest."""
+def _judge(column: Column, at: int, frame: Frame, options: TableOptions, usual: int) -> Judged:
+    """What a column is: as it was said, or else as its cells suggest; other columns have ``usual`` blanks at most."""
     asked, count = options.asked(column.name, frame), options.bins_of(column.name, frame)
     blank = options.missing == "category" and column.blanks > 0
     if asked is not None:
@@ -230,6 +231,8 @@ def _judge(column: Column, at: int, frame: Frame, options: TableOptions) -> Judg
         return Judged(Constant(column.name, at, None), "blank in every row: left aside")
     if len(column.known) == 1 and not (column.blanks and options.missing != "drop"):
         return Judged(_constant(column, at), "one value in every row: kept aside, and given back")
+    if len(column.known) == 1 and column.blanks <= usual and not blank:
+        return Judged(_constant(column, at), "one value wherever it is known: kept aside, and given back")
     if len(column.known) == 1:
         return Judged(_category(column, True), "one value or blank: a blank counts as a value")
     return _inferred(column, at, blank, frame, options)

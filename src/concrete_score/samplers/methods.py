@@ -35,7 +35,7 @@ SWEEPS = 5
 """Sweeps of Gibbs moves after resampling, for rows whose draws repeat each other."""
 PASSES = 128
 """Passes that the conditionals of a row's blanks given all its other sites may take, each a pass for every value."""
-FEWEST = 4
+FEWEST = 8
 """Draws of a row over which such conditionals are averaged at least; where that takes more passes, draws are weighed
 without them."""
 LEAST_EFFECTIVE = EFFECTIVE

@@ -25,10 +25,10 @@ from concrete_score.samplers.completions import CELLS, Impossible, Known, Rows
 DRAWS, MORE = 16, 2
 """Draws of each row in the first round, and how many times as many in each further one: powers of two, for points of a
 Sobol sequence are spread evenly in such numbers."""
-EFFECTIVE = 10.0
+EFFECTIVE = 8.0
 """Draws are enough if they count for so many, ``(Σw)² / Σw²``; evenly spread ones are worth more than that says."""
-ROUNDS = 7
-"""At most: 2,032 draws of a row."""
+ROUNDS = 6
+"""At most: 1,008 draws of a row."""
 SMOOTHING = 2.0
 """What the distributions that a blank was drawn from count beside the draws, in draws. They know more values than the
 draws met, and less of what was observed after the blank."""
