@@ -244,6 +244,7 @@ def killed_and_resumed(data, tmp_path, kills):
     return out
 
 
+@pytest.mark.slow
 def test_kill_9_loses_nothing_that_was_saved_and_the_end_is_the_same(csm, data, tmp_path):
     assert csm("fit", data, "--out", str(tmp_path / "whole"), *WHOLE).code == 0
     out = killed_and_resumed(data, tmp_path, kills=2)

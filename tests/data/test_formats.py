@@ -252,6 +252,9 @@ SEEDS = {
     "npz": [NPZ],
     "idx": [IDX],
     "arff": [b"@relation r\n@attribute 'a' {x, y}\n@attribute b {1, 2}\n@data\nx,1\ny,2\n"],
+    "fasta": [b">one class=a\nACGT\n>two class=b\nAC-T\n"],
+    "a2m": [b">one\nAC.gT-\n>two\nACaGT-\n"],
+    "text": [b"a line\nanother\n\nlast"],
     "parquet": [
         parquet(
             pl.DataFrame(

@@ -14,6 +14,7 @@ from concrete_score.spaces import Space
 from concrete_score.targets import random_network
 
 
+@pytest.mark.slow
 def test_a_known_network_is_approached_through_blanks(tmp_path, monkeypatch):
     monkeypatch.setattr(blanks, "BOUNDED", 10)
     found = blanks.run(Settings(quick=True, store=tmp_path))

@@ -85,7 +85,7 @@ def test_inconsistent_scores_leave_their_mark():
     assert recover(torch.tensor([[0.1], [0.1], [0.1]]), n, method="tree").worst == pytest.approx(0.3)
 
 
-@pytest.mark.parametrize("make", [cycle, grid])
+@pytest.mark.parametrize("make", [cycle, pytest.param(grid, marks=pytest.mark.slow)])
 def test_least_squares_beats_every_one_of_a_hundred_random_trees(make):
     space = Space((16,)) if make is cycle else Space((4, 4))
     n = make(space)

@@ -38,7 +38,7 @@ PASSES = 128
 FEWEST = 8
 """Draws of a row over which such conditionals are averaged at least; where that takes more passes, draws are weighed
 without them."""
-LEAST_EFFECTIVE = EFFECTIVE
+LEAST_EFFECTIVE = 20.0
 """Fewer effective proposals than this, or than a fiftieth of the draws, are not to be trusted."""
 MOST_R_HAT = 1.2
 """Short chains are judged by few draws each, so that a stricter bound would mostly raise false alarms."""
@@ -273,10 +273,10 @@ class ImportanceResampling(_Averaged):
             yield Piece(rows, found.states, torch.stack([found.effective, found.proposed], -1))
 
     def untrusted(self, quality: Tensor, draws: int) -> tuple[Tensor, str]:
-        """Too few effective proposals."""
+        """Too few effective proposals; distributions, without draws, are to be trusted where `weigh_blanks` ends."""
         worst = quality[quality[:, 0].argmin()]
         reason = f"effective {float(worst[0]):.1f} of {int(worst[1]):,} draws"
-        return quality[:, 0] < max(LEAST_EFFECTIVE, draws / 50), reason
+        return quality[:, 0] < (max(LEAST_EFFECTIVE, draws / 50) if draws else EFFECTIVE), reason
 
 
 @dataclass(frozen=True, eq=False)
