@@ -252,9 +252,11 @@ def test_an_enum_of_a_data_frame_has_the_values_that_its_rows_have():
 
 
 def test_blanks_beside_one_value_are_a_value_unless_other_columns_are_as_blank(tmp_path):
-    lines = ["a,b,mark,same"]
-    for i in range(200):
-        lines.append(f"{'' if i % 5 == 0 else i % 3},{i % 2},{'x' if i % 3 == 0 else ''},{'' if i % 6 == 0 else 'k'}")
+    cells = "{a},{b},{mark},{same}".format
+    lines = ["a,b,mark,same"] + [
+        cells(a="" if i % 5 == 0 else i % 3, b=i % 2, mark="" if i % 3 else "x", same="k" if i % 6 else "")
+        for i in range(200)
+    ]
     path = tmp_path / "marks.csv"
     path.write_text("\n".join(lines) + "\n")
     codec = TableCodec.fit(read_file(path))
