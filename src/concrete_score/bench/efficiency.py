@@ -37,7 +37,7 @@ class Effort:
     """Steps in which step sizes and ladders are found; as many again are thrown away."""
     burn_in: int = 1_500
     """Steps of the first structured kernel before anything starts."""
-    wanted: float = 40.0
+    wanted: float = 120.0
     """Autocorrelation times that a chain should last."""
     seconds: float = 6.0
     """Of processor time, at most, for the draws of one kernel."""

@@ -138,7 +138,7 @@ def glass(sites: int = 100, inverse_temperature: float = 1.5) -> Problem:
         return ((2 * x.float() - 1) @ strongest).square()
 
     name, hidden = f"spin glass of {sites} at {inverse_temperature:g}", _hidden(model.space, energy)
-    return Problem(name, model, energy, slow, {**TEMPERED, "sweep": Sweep}, hidden=hidden, patience=2.0, thin=2)
+    return Problem(name, model, energy, slow, {**TEMPERED, "sweep": Sweep}, hidden=hidden, patience=3.0, thin=2)
 
 
 def digits_rbm(hidden: int, steps: int = 500) -> Problem:

@@ -30,6 +30,8 @@ from concrete_score.targets.pmf import Pmf
 
 LISTED = 256
 """Completions of a row that are enumerated where the model can draw them; more cost more passes than draws do."""
+LISTED_FOR_CELLS = 64
+"""The same where only the distributions of single blanks are asked for, which fewer draws tell."""
 TIE = 1e-12
 """Probabilities closer than this count as equal: rounding must not choose between them."""
 
@@ -76,8 +78,8 @@ class Conditioner:
     Args:
         model: a density or score model; kernels run on it.
         density: what is enumerated; the model itself by default, where it is one.
-        limit: completions of a row to enumerate; None is `LISTED` for an autoregressive model, `COMPLETIONS` for
-            others, or all where they are only looked up.
+        limit: completions of a row to enumerate; None is `LISTED` for an autoregressive model, or
+            `LISTED_FOR_CELLS`, `COMPLETIONS` for others, or all where they are only looked up.
         sampler: a registered kernel instead: ``exact`` enumerates, ``ancestral`` takes the model's own draws, any other
             runs chains.
         subject: what a row is called in warnings and errors.
@@ -128,7 +130,7 @@ class Conditioner:
         states = rows.expand(draws, -1, -1).clone()
         tally = _Tally(self.subject)
         # An order's draws cost one pass each, which is less than enumerating for one or a few.
-        for method, part in self._shares(known, ("closed_form", "order", "enumeration")):
+        for method, part in self._shares(self._methods, known, ("closed_form", "order", "enumeration")):
             with in_rows(part, self.subject):
                 for piece in method.draw(rows[part], known[part], draws, generator, progress):
                     states[:, part[piece.rows]] = piece.states
@@ -148,7 +150,8 @@ class Conditioner:
         rows, known = check_query(x, observed, self.space)
         tally = _Tally(self.subject)
         # In an order's own direction weights are all equal, and weighted draws take fewer passes than its averages.
-        for method, part in self._shares(known, ("closed_form", "enumeration", "importance")):
+        methods = self._choose(LISTED_FOR_CELLS)
+        for method, part in self._shares(methods, known, ("closed_form", "enumeration", "importance")):
             with in_rows(part, self.subject):
                 for spread in method.cells(rows[part], known[part], generator):
                     tally.note(method, part[spread.rows], spread.quality, spread.warnings)
@@ -160,12 +163,14 @@ class Conditioner:
         nothing = Cells(empty, empty, torch.empty(0, max(self.space.sizes), dtype=torch.float64, device=rows.device))
         yield Found(nothing, tally.method, tally.warnings(0))
 
-    def _shares(self, observed: Known, preferred: tuple[str, ...]) -> Iterator[tuple[ConditionalMethod, Tensor]]:
+    def _shares(
+        self, methods: tuple[ConditionalMethod, ...], observed: Known, preferred: tuple[str, ...]
+    ) -> Iterator[tuple[ConditionalMethod, Tensor]]:
         """Methods with the rows each of them serves; rows without a blank need none."""
         left = ~observed.all(-1)
         rank = {name: place for place, name in enumerate(preferred)}
         shares = []
-        for method in sorted(self._methods, key=lambda method: rank.get(method.name, len(rank))):
+        for method in sorted(methods, key=lambda method: rank.get(method.name, len(rank))):
             part = (left & method.serves(observed)).nonzero().squeeze(-1)
             left[part] = False
             if len(part):
@@ -188,19 +193,23 @@ class Conditioner:
 
     @cached_property
     def _methods(self) -> tuple[ConditionalMethod, ...]:
+        return self._choose(LISTED)
+
+    def _choose(self, listed: int) -> tuple[ConditionalMethod, ...]:
+        """Methods in the order of their trial; an autoregressive model's rows of ``listed`` completions are listed."""
         if self.method is not None:
             return (self.method,)
         if self.sampler is None:
-            return self._by_default()
+            return self._by_default(listed)
         named = {"exact": self._exact, "ancestral": self._own}
         return named[self.sampler]() if self.sampler in named else (self._chains(self.sampler),)
 
-    def _by_default(self) -> tuple[ConditionalMethod, ...]:
+    def _by_default(self, listed: int) -> tuple[ConditionalMethod, ...]:
         if isinstance(self.model, Conditionals):
             return (ClosedForm(self.model),)
         density, propose = self._enumerated, getattr(self.model, "propose_given", None)
         counted: tuple[ConditionalMethod, ...] = (
-            () if density is None else (Enumeration(density, self._limit(density)),)
+            () if density is None else (Enumeration(density, self._limit(density, listed)),)
         )
         if propose is not None:
             return (*self._orders(), *counted, ImportanceResampling(self.model, propose))
@@ -231,12 +240,12 @@ class Conditioner:
     def _enumerated(self) -> DensityModel | None:
         return self.model if self.density is None and isinstance(self.model, DensityModel) else self.density
 
-    def _limit(self, density: DensityModel) -> int:
+    def _limit(self, density: DensityModel, listed: int) -> int:
         if self.limit is not None:
             return self.limit
         if isinstance(density, Table | Pmf):
             return ENUMERATION_LIMIT
-        return LISTED if isinstance(self.model, Autoregressive) else COMPLETIONS
+        return listed if isinstance(self.model, Autoregressive) else COMPLETIONS
 
 
 class _Tally:
