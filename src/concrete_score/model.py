@@ -155,10 +155,10 @@ class Model:
                 comparisons, ``["age>=65", "country in US,CA"]``; columns without names are called by number.
             sampler: a name of ``csm list kernels``; by default what is exact, if anything is.
             random_state: the model's own by default, so that two calls give the same rows.
-            blanks: whether some cells are left blank, as those of the training rows were.
+            blanks: whether some cells are left blank, as those of the training rows were; none, if none of those was.
 
         Raises:
-            InputError: no such column or value, or an impossible condition; or nothing was blank in training.
+            InputError: no such column or value, or an impossible condition.
         """
         leave_blanks = self.blanker(random_state) if blanks else None
         parts = list(self.sample_parts(n, given, sampler=sampler, random_state=random_state))
@@ -180,15 +180,14 @@ class Model:
             yield data if leave_blanks is None else leave_blanks(data, states)
             first += len(states)
 
-    def blanker(self, random_state: int | None = None) -> LeaveBlanks:
+    def blanker(self, random_state: int | None = None) -> LeaveBlanks | None:
         """What leaves cells of sampled tables blank, in the training rows' patterns and in rows such as theirs.
 
-        Raises:
-            InputError: nothing was blank in training.
+        None where nothing was blank in training.
         """
         patterns, random = self.patterns, self.generator("blank patterns", random_state)
         if patterns is None:
-            raise InputError("a model of data with blanks", "one without", Option("blanks"), "leave it out")
+            return None
         return partial(patterns.leave, space=self.codec.space, names=self.codec.names, generator=random)
 
     def probability(self, given: Any, *, random_state: int | None = None) -> Probability | None:

@@ -76,6 +76,13 @@ def test_the_same_seed_gives_the_same_rows_and_another_does_not(csm, run):
     assert one != other
 
 
+def test_blanks_of_a_table_without_any_are_none_and_it_is_said(csm, run):
+    code, out, err = csm("sample", run, "-n", "50", "--blanks")
+    assert code == 0
+    assert "nothing was blank in training" in err
+    assert out == csm("sample", run, "-n", "50")[1]
+
+
 def test_rows_are_written_in_parts_that_make_the_whole(csm, run, tmp_path, monkeypatch):
     draw = ("sample", run, "-n", "70", "--quiet")
     sizes, decode = [], TableCodec.decode

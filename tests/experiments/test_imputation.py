@@ -20,9 +20,9 @@ def test_a_small_table_is_filled_as_well_as_by_others(tmp_path):
     found = imputation.run(Settings(quick=True, store=tmp_path))
     # Seconds are for a quiet machine.
     assert [str(check) for check in found.checks if not check.ok and "seconds" not in check.name] == []
-    assert set(found.ours["iris"]) >= {"ours", "boosting", "knn", "iterative"}
-    assert 0 < found.ours["iris"]["ours"]["error"] < 1
-    assert "iris" in found.text
+    assert set(found.ours["wine"]) >= {"ours", "boosting", "knn", "iterative"}
+    assert 0 < found.ours["wine"]["ours"]["error"] < 1
+    assert "wine" in found.text
 
 
 def test_a_fifth_is_hidden_and_only_that_is_judged():
@@ -77,5 +77,5 @@ def test_a_rival_that_cannot_fill_is_reported(monkeypatch):
         raise ValueError("data must be finite")
 
     monkeypatch.setitem(imputation.RIVALS, "knn", broken)
-    found = imputation.fill_table(Settings(), "iris", "knn")
+    found = imputation.fill_table(Settings(), "wine", "knn")
     assert found == {"failed": "ValueError: data must be finite"}

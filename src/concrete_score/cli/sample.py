@@ -100,6 +100,8 @@ def sample(
     codec = model.codec
     console.refuse_output(out, codec.kind, codec.output_format)
     leave_blanks = model.blanker() if blanks else None
+    if blanks and leave_blanks is None:
+        console.say(f"nothing was blank in training: all {codec.noun} are complete")
     way = None if trajectory is None else Trajectory.of(model, trajectory, console)
     with ExitStack() as stack:
         parts = model.sample_parts(

@@ -40,7 +40,7 @@ LEVEL = -2.0
 """A difference of so many standard errors to our disadvantage still counts as level."""
 PASSES = 300.0
 """Filling takes at most so many times a scoring pass."""
-PAIRS_A_MINUTE, LEAST_MINUTES = 20_000_000, 0.05
+PAIRS_A_MINUTE, LEAST_MINUTES = 20_000_000, 0.01
 OURS = "ours"
 JUDGED = ("boosting", "knn", "miceforest")
 """Rivals whose fills are to be matched."""
@@ -286,8 +286,8 @@ def _adult() -> pl.DataFrame:
     return _typed(pl.read_csv(path, null_values="?"))
 
 
-def _plants() -> pl.DataFrame:
-    return _typed(load("plants:train").table.cast(pl.String))
+def _bits(name: str) -> pl.DataFrame:
+    return _typed(load(f"{name}:train").table.cast(pl.String))
 
 
 def _small(name: str) -> pl.DataFrame:
@@ -305,8 +305,8 @@ def _typed(found: pl.DataFrame) -> pl.DataFrame:
 
 TABLES: Mapping[str, Callable[[], pl.DataFrame]] = {
     "wine": lambda: _small("wine"),
-    "iris": lambda: _small("iris"),
+    "nltcs": lambda: _bits("nltcs"),
     "adult": _adult,
-    "plants": _plants,
+    "plants": lambda: _bits("plants"),
 }
-QUICK = ("iris",)
+QUICK = ("wine",)
