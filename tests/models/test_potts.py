@@ -101,6 +101,21 @@ def test_weights_count_as_repeated_rows():
     )
 
 
+@pytest.mark.parametrize("l2", [1e-3, 0.01, 0.5])
+def test_penalized_fields_start_where_the_penalized_loss_of_independent_sites_is_flat(l2):
+    space = Space((3, 4))
+    rows = space.uniform(200, torch.Generator().manual_seed(1)) * torch.tensor([1, 0])  # the second site is constant
+    model = Potts(space, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    model.start_from(rows, l2=l2)
+    loss = build("pseudo_likelihood", space)
+    value = loss.loss(model, loss.draw(rows, torch.Generator().manual_seed(0))).mean()
+    value = value + l2 * sum(weight.square().sum() for weight in model.penalized)
+    (slope,) = torch.autograd.grad(value, model.fields)
+    exists = model.exists.flatten()
+    # Only the pseudo-rows, which the start counts and this loss does not, are left.
+    assert float(slope[exists].abs().max()) < 1.5 / len(rows)
+
+
 def test_strengths_do_not_depend_on_the_gauge():
     space = Space((3, 3, 2))
     model = random_potts(space)

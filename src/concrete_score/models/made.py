@@ -110,13 +110,16 @@ class MADE(nn.Module):
         """Whether `start_from` has anything to count."""
         return self.base is not None
 
-    def start_from(self, rows: States, observed: Tensor | None = None, weights: Tensor | None = None) -> None:
+    def start_from(
+        self, rows: States, observed: Tensor | None = None, weights: Tensor | None = None, l2: float = 0.0
+    ) -> None:
         """Count the parents' tables, if there are parents, from the training rows ``(N, D)``.
 
         Args:
             rows: ``(N, D)``.
             observed: which of their cells are known, bool ``(N, D)``; all by default.
             weights: of the rows ``(N,)``; 1 by default.
+            l2: the penalty of the training to come, which counts have no use for.
         """
         if self.base is not None:
             self.base.count(rows, observed, weights)

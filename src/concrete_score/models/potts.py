@@ -16,6 +16,10 @@ SMALL = 1e-3
 """Deviation of the first weights."""
 PSEUDO_COUNT = 1.0
 """Rows of evenly spread pseudo-data by which the first fields are smoothed."""
+SETTLING = 200
+"""Newton's steps that find the penalized fields."""
+WORK, FEWEST_STEPS, MOST_STEPS = 4e9, 150, 2_000
+"""Couplings times steps of a training, and how many steps that may be."""
 
 
 class Potts(nn.Module):
@@ -55,25 +59,44 @@ class Potts(nn.Module):
     """Its site conditionals can do without the sites that are blank (`site_logits`)."""
 
     @staticmethod
-    def suited_l2(space: Space, rows: float) -> float:
-        """A penalty that suits an effective number of rows: 0.01 (D - 1) (V - 1) of each squared coupling, over rows.
+    def suited_training(space: Space, rows: float) -> dict[str, tuple[Any, str]]:
+        """Settings that suit an effective number of rows, each with its reason.
 
-        What is customary for protein families (Hopf et al., 2017); each coupling stands in the matrix twice.
+        The penalty is what is customary for protein families (Hopf et al., 2017): 0.01 (D - 1) (V - 1) of each squared
+        coupling; each stands in the matrix twice.
         """
-        return 0.01 * max(1, space.num_sites - 1) * (max(space.sizes) - 1) / (2 * max(rows, 1.0))
+        pair = max(1, space.num_sites - 1) * (max(space.sizes) - 1)
+        l2 = 0.01 * pair / (2 * max(rows, 1.0))
+        steps = int(min(max(WORK / (space.num_sites * max(space.sizes)) ** 2, FEWEST_STEPS), MOST_STEPS))
+        return {
+            "l2": (l2, f"l2 {l2:.3g}: a hundredth for each free number of a pair, over the effective rows"),
+            "steps": (steps, f"{steps:,} steps: the fewer, the more couplings there are"),
+        }
+
+    @property
+    def penalized(self) -> tuple[Tensor, ...]:
+        """What a penalty is on: the fields as well as the couplings (Ekeberg et al., 2013)."""
+        return self.fields, self.couplings
 
     @torch.no_grad()
-    def start_from(self, rows: States, observed: Tensor | None = None, weights: Tensor | None = None) -> None:
-        """Independent sites with the frequencies of the rows ``(N, D)``: of ``observed`` cells, by ``weights``."""
+    def start_from(
+        self, rows: States, observed: Tensor | None = None, weights: Tensor | None = None, l2: float = 0.0
+    ) -> None:
+        """Independent sites with the frequencies of the rows ``(N, D)``: of ``observed`` cells, by ``weights``.
+
+        With a penalty the fields minimize ``-Σ_v f(v) log softmax(h)(v) + l2 Σ_v h(v)²`` at every site.
+        """
         share = torch.ones(len(rows), device=rows.device) if weights is None else weights.float() / weights.mean()
         seen = share[:, None].expand(rows.shape) if observed is None else share[:, None] * observed
         count = torch.zeros(self.exists.shape, device=rows.device)
         for start in range(0, len(rows), 2**12):
             part = slice(start, start + 2**12)
             count += (functional.one_hot(rows[part].long(), count.shape[-1]) * seen[part, :, None]).sum(0)
-        log_share = (count + PSEUDO_COUNT / count.shape[-1]).log().masked_fill(~self.exists, 0.0)
+        count = (count + PSEUDO_COUNT / count.shape[-1]) * self.exists
+        log_share = count.log().masked_fill(~self.exists, 0.0)
         centered = log_share - log_share.sum(-1, keepdim=True) / self.exists.sum(-1, keepdim=True)
-        self.fields.copy_((centered * self.exists).flatten())
+        fields = _shrunk(centered * self.exists, count / count.sum(-1, keepdim=True), l2) if l2 else centered
+        self.fields.copy_((fields * self.exists).flatten())
         self.couplings.zero_()
 
     def forward(self, x: States) -> PerState:
@@ -125,6 +148,18 @@ class Potts(nn.Module):
 
 
 potts = Potts  # by its registered name
+
+
+def _shrunk(fields: Tensor, share: Tensor, l2: float) -> Tensor:
+    """The penalized fields of sites with these shares of values ``(D, V)``; 0 where no value exists.
+
+    Newton's steps by the diagonal, halved, which always leads downhill here.
+    """
+    for _ in range(SETTLING):
+        probs = fields.masked_fill(share == 0, -torch.inf).softmax(-1)
+        slope = probs - share + 2 * l2 * fields
+        fields = fields - 0.5 * slope / (probs * (1 - probs) + 2 * l2)
+    return fields
 
 
 class _SymmetricProduct(torch.autograd.Function):

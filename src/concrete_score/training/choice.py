@@ -78,7 +78,10 @@ SUITED_NOISE = {"transformer": "absorbing"}
 SUITED_OPTIONS: Mapping[Any, Mapping[str, Any]] = {("transformer", "maximum_likelihood"): {"causal": True}}
 """Options that a model needs for an objective."""
 SUITED_TRAINING: Mapping[str, Mapping[str, Any]] = {
-    "potts": {"steps": 300, "lr": 0.03, "batch_size": 512, "valid_every": 50, "checkpoint_seconds": 300.0},
+    "potts": {
+        **{"lr": 3e-3, "batch_size": 512, "average": None, "l2_start": 16.0},
+        **{"valid_every": 25, "checkpoint_seconds": 300.0},
+    },
     "transformer": {"lr": 1e-3, "average": 0.999, "clip_norm": 1.0},
 }
 """Settings of a model, where they are other than `TRAINING`."""
@@ -219,6 +222,12 @@ def fit_to_rows(
     [[], [0]]
     """
     recipe, training, why = choice
+    suited = getattr(registry.load("models", recipe.model), "suited_training", None)
+    if suited is not None:
+        weights = Examples.of(rows).weights
+        for name, (value, reason) in suited(space, float(len(rows) if weights is None else weights.sum())).items():
+            if name not in training:
+                training, why = {**training, name: value}, (*why, reason)
     if "steps" not in training:
         training = {
             **training,
@@ -229,11 +238,6 @@ def fit_to_rows(
         recipe = replace(recipe, model_options={**NETWORK, **recipe.model_options})
         training = {**NETWORK_TRAINING, **training}
         why = (*why, f"{NETWORK['hidden']} units a layer: {LARGE:,} rows or more teach them")
-    suited = getattr(registry.load("models", recipe.model), "suited_l2", None)
-    if suited is not None and "l2" not in training:
-        weights = Examples.of(rows).weights
-        training = {**training, "l2": suited(space, float(len(rows) if weights is None else weights.sum()))}
-        why = (*why, f"l2 {training['l2']:.3g}: a hundredth for each free number of a pair, over the effective rows")
     if start and set(STARTS) <= set(_parameters("models", recipe.model)) and not _DECIDED & set(recipe.model_options):
         found = find_start(recipe, rows, space, valid, say)
         recipe = replace(recipe, model_options={**recipe.model_options, **found.options})

@@ -6,7 +6,7 @@ resuming nor more processes change what is drawn.
 
 from collections.abc import Callable, Generator, Iterator
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -103,18 +103,19 @@ def starts_from_rows(model: Any) -> bool:
 class Loss(nn.Module):
     """Model and objective as one module, so that a distributed wrapper sees one forward pass."""
 
-    def __init__(self, model: nn.Module, objective: Objective, l2: float = 0.0) -> None:
+    def __init__(self, model: nn.Module, objective: Objective) -> None:
         super().__init__()
-        self.model, self.objective, self.l2 = model, objective, l2
+        self.model, self.objective = model, objective
 
-    def forward(self, packed: Packed, scale: float) -> Tensor:
+    def forward(self, packed: Packed, scale: float, l2: float = 0.0) -> Tensor:
         """``scale`` times the summed loss of the rows at hand, each by its weight; and the penalty on matrices."""
         losses = self.objective.loss(self.model, packed.draws)
         weighed = losses if packed.weights is None else losses * packed.weights.to(losses.dtype)
-        if not self.l2:
+        if not l2:
             return weighed.sum() * scale
-        squares = [weight.square().sum() for weight in self.model.parameters() if weight.ndim > 1]
-        return weighed.sum() * scale + self.l2 * torch.stack(squares).sum()
+        matrices = (weight for weight in self.model.parameters() if weight.ndim > 1)
+        squares = [weight.square().sum() for weight in getattr(self.model, "penalized", matrices)]
+        return weighed.sum() * scale + l2 * torch.stack(squares).sum()
 
 
 class _Loop:
@@ -138,10 +139,11 @@ class _Loop:
         self.objective, self.settings, self.interrupted = objective, settings, interrupted
         self.fabric.to_device(model)
         if start is None and starts_from_rows(model):
-            _start(model, rows.to(self.device))
+            given, starting = rows.to(self.device), cast(Any, model)
+            starting.start_from(given.states, given.observed, given.weights, settings.l2)
         decay: Any = {"weight_decay": settings.weight_decay, "decoupled_weight_decay": True}
         optimizer = torch.optim.Adam(model.parameters(), lr=settings.lr, fused=True, **decay)
-        self.loss: Any = Loss(model, objective, settings.l2)
+        self.loss: Any = Loss(model, objective)
         self.optimizer: Any = optimizer
         self.backward: Callable[[Tensor], None] = torch.autograd.backward
         if self.world > 1:  # alone, the wrappers would add a tenth to a small step and nothing else
@@ -195,7 +197,7 @@ class _Loop:
         packed = self.feed.at(t, now.model)
         if self.world > 1:
             packed = packed.rows(self.mine)
-        loss = self.loss(packed, self.scale)
+        loss = self.loss(packed, self.scale, settings.penalty(t))
         self.backward(loss)
         if settings.clip_norm is not None:
             nn.utils.clip_grad_norm_(now.parameters, settings.clip_norm)
@@ -281,14 +283,6 @@ class _Loop:
         best = float("nan") if now.guard.best is None else now.guard.best
         started = starts_from_rows(now.model)
         return Finished(now.step, why or now.ended, now.best_step, best, now.seconds, now.message, started)
-
-
-def _start(model: Any, rows: Examples) -> None:
-    """Let a model read the rows before the first step."""
-    if rows.observed is None and rows.weights is None:
-        model.start_from(rows.states)
-    else:
-        model.start_from(rows.states, rows.observed, rows.weights)
 
 
 CHUNK = 2**20

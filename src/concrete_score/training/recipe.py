@@ -49,7 +49,10 @@ class TrainingSettings:
     weight_decay: float = 0.0
     """The share of its size that a weight loses at a step of rate 1."""
     l2: float = 0.0
-    """Times the sum of squares of all weight matrices, added to the loss of training and never to a validation."""
+    """Times the sum of squares of all weight matrices, or of what a model has ``penalized``, added to the loss of
+    training and never to a validation."""
+    l2_start: float = 1.0
+    """Times l2 at the first step, from where it falls by a constant factor a step to l2 itself at the last."""
     clip_norm: float | None = None
     """Limit of the gradient's norm; None for none."""
     average: float | None = None
@@ -117,6 +120,15 @@ class TrainingSettings:
         """The schedule's rate at a step, before any shrinking by the guard."""
         return self.lr * SCHEDULES[self.schedule](step / self.steps)
 
+    def penalty(self, step: int) -> float:
+        """What the sum of squares counts at a step.
+
+        >>> settings = TrainingSettings(steps=100, l2=0.01, l2_start=16.0)
+        >>> [round(settings.penalty(step), 4) for step in (0, 50, 100)]
+        [0.16, 0.04, 0.01]
+        """
+        return float(self.l2 * self.l2_start ** (1 - min(step / self.steps, 1.0)))
+
 
 def _cosine(share: float) -> float:
     return (1 + cos(pi * min(share, 1.0))) / 2
@@ -137,6 +149,7 @@ _LEAST = {
     "retries": 0,
     "weight_decay": 0,
     "l2": 0,
+    "l2_start": 1,
 }
 
 
