@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from concrete_score import Space
 from concrete_score.models import DensityScore, Potts, Table, coupling_strengths
-from concrete_score.models.potts import zero_sum
+from concrete_score.models.potts import _with_mirror_image, zero_sum
 from concrete_score.neighborhoods import hamming
 from concrete_score.objectives import build
 from concrete_score.training import TrainingSettings, fit
@@ -114,6 +114,13 @@ def test_penalized_fields_start_where_the_penalized_loss_of_independent_sites_is
     exists = model.exists.flatten()
     # Only the pseudo-rows, which the start counts and this loss does not, are left.
     assert float(slope[exists].abs().max()) < 1.5 / len(rows)
+
+
+@pytest.mark.parametrize("tile", [1, 3, 4, 64])
+def test_a_matrix_and_its_mirror_image_by_tiles(tile, monkeypatch):
+    monkeypatch.setattr("concrete_score.models.potts.TILE", tile)
+    matrix = torch.randn(10, 10, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(_with_mirror_image(matrix.clone()), matrix + matrix.T)
 
 
 def test_strengths_do_not_depend_on_the_gauge():
