@@ -1,5 +1,7 @@
 """The Potts model: its density, its conditionals, its gradient and its gauge."""
 
+from importlib import import_module
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -118,7 +120,7 @@ def test_penalized_fields_start_where_the_penalized_loss_of_independent_sites_is
 
 @pytest.mark.parametrize("tile", [1, 3, 4, 64])
 def test_a_matrix_and_its_mirror_image_by_tiles(tile, monkeypatch):
-    monkeypatch.setattr("concrete_score.models.potts.TILE", tile)
+    monkeypatch.setattr(import_module("concrete_score.models.potts"), "TILE", tile)
     matrix = torch.randn(10, 10, generator=torch.Generator().manual_seed(0))
     assert torch.equal(_with_mirror_image(matrix.clone()), matrix + matrix.T)
 
