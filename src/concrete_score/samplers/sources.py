@@ -1,7 +1,8 @@
 """Rows given evidence, by the best way a model allows: each is a source of batches, with the evidence's probability.
 
 Exact where the model stays itself under evidence (baselines), where few states are left, or where the evidence comes
-first in an autoregressive model's order; weighted draws that look ahead for other autoregressive models; chains else.
+first in an autoregressive model's order; weighted draws that look ahead for other autoregressive models; the sources
+of its members for a mixture; chains else.
 """
 
 from collections.abc import Iterator
@@ -275,6 +276,63 @@ class ByChains:
         return None
 
 
+@runtime_checkable
+class Mixed(Protocol):
+    """A mixture of models: ``Σ_m w_m q_m``."""
+
+    members: Any
+    """Models of one space."""
+    log_weights: Any
+    """``log w_m`` ``(M,)``; -inf for a member that is left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """Rows of a mixture's members, each by a source of its own: ``q(x | e) = Σ_m w_m P_m(e) q_m(x | e) / P(e)``.
+
+    Args:
+        sources: of the members.
+        log_weights: ``log w_m`` of these ``(M,)``.
+    """
+
+    sources: tuple[Source, ...]
+    log_weights: Tensor
+
+    @property
+    def name(self) -> str:
+        """The members' own, each once."""
+        return ", ".join(dict.fromkeys(source.name for source in self.sources))
+
+    def batches(self, n: int, generator: torch.Generator, progress: Progress | None = None) -> Iterator[Batch]:
+        """Members are drawn by their weights given the evidence, and draw a row each."""
+        joint, total = self._joint(generator)
+        for start in range(0, n, PART):
+            component = draw_categories(joint, uniform((min(PART, n - start),), generator, joint.device))
+            drawn: list[tuple[Tensor, Batch]] = []
+            for m, source in enumerate(self.sources):
+                mine = component == m
+                if mine.any():
+                    drawn.append((mine, next(iter(source.batches(int(mine.sum()), generator)))))
+            states = drawn[0][1].states.new_empty(len(component), drawn[0][1].states.shape[-1])
+            for mine, batch in drawn:
+                states[mine] = batch.states
+            if progress is not None:
+                progress(start + len(states), n)
+            yield Batch(states, total, tuple({warning: None for _, batch in drawn for warning in batch.warnings}))
+
+    def probability(self, generator: torch.Generator) -> Probability | None:
+        """``Σ_m w_m P_m(e)``."""
+        return self._joint(generator)[1]
+
+    def _joint(self, generator: torch.Generator) -> tuple[Tensor, Probability]:
+        """``log w_m P_m(e)`` ``(M,)``, and their sum with its relative error; members are normalized, and know it."""
+        found = [source.probability(generator) or Probability(-torch.inf) for source in self.sources]
+        value, error = torch.tensor(found, dtype=torch.float64).to(self.log_weights).unbind(-1)
+        joint = self.log_weights + value
+        spread = (joint.softmax(0) * error).square().sum().sqrt()
+        return joint, Probability(float(joint.logsumexp(0)), float(spread))
+
+
 def source(
     model: Any,
     evidence: Evidence,
@@ -319,7 +377,16 @@ def source(
         return Listed(density, evidence)
     if sampler == "exact":
         return _refused("exact", f"a density and at most {ENUMERATION_LIMIT:,} states to list", model)
+    if isinstance(model, Mixed):
+        return _shared(model, evidence, draws)
     return Weighted(model, evidence) if isinstance(model, Autoregressive) else _chains(model, evidence, None)
+
+
+def _shared(model: Mixed, evidence: Evidence, draws: int) -> Source:
+    """The best source of each member that weighs anything."""
+    weighed = model.log_weights > -torch.inf
+    members = [member for member, some in zip(model.members, weighed.tolist(), strict=True) if some]
+    return Shared(tuple(source(each, evidence, draws) for each in members), model.log_weights[weighed])
 
 
 def _own(model: Any, evidence: Evidence) -> Source | None:
