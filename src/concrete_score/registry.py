@@ -211,6 +211,7 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "numbers": Entry("experiments.numbers:run", "known truths with numbers learned with nothing said"),
         "blanks": Entry("experiments.blanks:run", "known truths learned from rows with a third of their cells blank"),
         "explain": Entry("experiments.tables:run_explain", "planted mistakes, and which model finds them first"),
+        "twenty": Entry("experiments.twenty:run", "the density-estimation sets, each by a mixture of models"),
         "figure2": Entry("experiments.figure2:run", "sixteen categories sampled through their scores", "5.2, figure 2"),
         "table1": Entry(
             "experiments.table1:run", "eight data sets of bits, a MADE trained by every method", "5.4, table 1"

@@ -1,6 +1,7 @@
 """A mixture of models: densities of any kind on one space, weighed by how well they explain held-out rows."""
 
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 import torch
@@ -18,6 +19,8 @@ Member = Mapping[str, Any]
 """``model``, a registered name, its ``options``, and settings of its ``training``, None where it stays as it starts."""
 TWO_ORDERS: tuple[Member, ...] = ({"model": "made"}, {"model": "made", "options": {"order_seed": 1}})
 """The simplest mixture of networks: one in the natural order of the sites, one in another."""
+_UNTRAINED = ("", " as it starts")
+"""Added to the name of a member that is not trained."""
 LEAST = 1e-4
 """Members that weigh less are left out."""
 
@@ -31,6 +34,7 @@ class MixtureModel(nn.Module):
     Args:
         space: of every member.
         members: what each of them is.
+        ordered: the sites whose values are ordered, for those members that read them so.
         generator: the source of the first weights.
         dtype: of the parameters.
 
@@ -48,6 +52,7 @@ class MixtureModel(nn.Module):
         self,
         space: Space,
         members: Sequence[Member] = TWO_ORDERS,
+        ordered: Sequence[int] = (),
         *,
         generator: torch.Generator,
         dtype: torch.dtype = torch.float32,
@@ -56,7 +61,10 @@ class MixtureModel(nn.Module):
         if not members:
             raise InputError("at least one member", "none", where="members")
         self.space, self.normalized = space, True
-        self.members = nn.ModuleList(_build(each, space, generator, dtype) for each in members)
+        known = {"ordered": list(ordered)} if ordered else {}
+        self.members = nn.ModuleList(_build(each, known, space, generator, dtype) for each in members)
+        self.names = tuple(each["model"] + _UNTRAINED[each.get("training", {}) is None] for each in members)
+        """What each member is called."""
         self.trainings = tuple(each.get("training", {}) for each in members)
         """Settings of each member's training, for whoever trains them."""
         even = torch.zeros(len(members), dtype=torch.float64, device=generator.device)
@@ -118,6 +126,16 @@ class MixtureModel(nn.Module):
                 states[mine], log_weight[mine] = member.propose_given(x[mine], observed[mine], generator)
         return states, log_weight
 
+    def account(self) -> str:
+        """The members that weigh anything, the heaviest first.
+
+        >>> MixtureModel(Space.bits(2), generator=torch.Generator()).account()
+        'made 0.500, made 0.500'
+        """
+        weights = self.log_weights.exp().tolist()
+        found = sorted(((weights[m], self.names[m]) for m, _ in self._weighed()), key=lambda each: -each[0])
+        return ", ".join(f"{name} {weight:.3f}" for weight, name in found)
+
     def _components(self, n: int, generator: torch.Generator) -> Slots:
         component: Slots = draw_categories(self.log_weights, uniform((n,), generator, self.log_weights.device))
         return component
@@ -161,12 +179,16 @@ def best_weights(
     return kept.log_softmax(0)
 
 
-def _build(member: Member, space: Space, generator: torch.Generator, dtype: torch.dtype) -> Any:
+def _build(
+    member: Member, known: Mapping[str, Any], space: Space, generator: torch.Generator, dtype: torch.dtype
+) -> Any:
+    """A member, by what is known of the columns as far as it asks for it, and by options of its own."""
     unknown = set(member) - {"model", "options", "training"}
     if "model" not in member or unknown:
         raise InputError("members of a `model`, its `options` and its `training`", repr(dict(member)), where="members")
-    options = dict(member.get("options", {}))
-    model = registry.load("models", member["model"])(space=space, generator=generator, dtype=dtype, **options)
+    kind = registry.load("models", member["model"])
+    taken = {name: value for name, value in known.items() if name in signature(kind).parameters}
+    model = kind(space=space, generator=generator, dtype=dtype, **{**taken, **member.get("options", {})})
     if not getattr(model, "normalized", False) or not hasattr(model, "propose_given"):
         expected = "members that are normalized and draw what was not observed, such as `made`"
         raise InputError(expected, repr(member["model"]), where="members")

@@ -79,16 +79,6 @@ def train(
     yield from _Loop(model, objective, learned, settings, held_out, start, device, interrupted).events()
 
 
-def fit(
-    model: nn.Module, objective: Objective, rows: Tensor | Examples, settings: TrainingSettings, **options: Any
-) -> Finished:
-    """`train` to the end, in silence."""
-    *_, last = train(model, objective, rows, settings, **options)
-    if not isinstance(last, Finished):
-        raise RuntimeError("training ended without an ending")
-    return last
-
-
 def _check_states(space: Space, states: Tensor, name: str) -> None:
     """Once, in the rows' own narrow storage: a state outside the space would be read as another one, silently."""
     inside = states.ndim == 2 and states.shape[1] == space.num_sites and not states.dtype.is_floating_point

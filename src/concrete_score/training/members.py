@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from concrete_score.training import loop
 from concrete_score.training.events import Checkpoint, Event, Finished, Progress, Validated, WentBack
 from concrete_score.training.examples import Examples
 from concrete_score.training.processes import connect
-from concrete_score.training.recipe import TrainingSettings
+from concrete_score.training.recipe import PooledProposal, TrainingSettings, proposal_of
 from concrete_score.training.state import Snapshot
 
 _INNER = "inner/"
@@ -56,6 +57,16 @@ def train(
         yield from loop.train(model, objective, rows, settings, valid, start=start, **options)
 
 
+def fit(
+    model: nn.Module, objective: Objective, rows: Tensor | Examples, settings: TrainingSettings, **options: Any
+) -> Finished:
+    """`train` to the end, in silence."""
+    *_, last = train(model, objective, rows, settings, **options)
+    if not isinstance(last, Finished):
+        raise RuntimeError("training ended without an ending")
+    return last
+
+
 class _Members:
     """One training's fixed parts, and how far it is."""
 
@@ -87,6 +98,7 @@ class _Members:
         while self.at < len(self.each):
             settings = self.each[self.at]
             if settings is None or self._late:
+                began = monotonic()
                 loop.start_from_rows(self.model.members[self.at], self.rows)
             else:
                 ended = yield from self._train(settings, inner)
@@ -94,8 +106,10 @@ class _Members:
                     yield replace(self._finished(), why="interrupted", step=self._offset + ended.step)
                     return
                 self.seconds, self.message = self.seconds + ended.seconds, ended.message or self.message
-            inner = None
-            yield self._weigh()
+                began = monotonic()
+            inner, weighed = None, self._weigh()
+            self.seconds += monotonic() - began
+            yield weighed
         self.ended = "minutes" if self._late else "steps"
         yield Checkpoint(self._snapshot(None))
         yield self._finished()
@@ -106,7 +120,8 @@ class _Members:
         if self.settings.minutes is not None:
             later = sum(each is not None for each in self.each[self.at :])
             settings = replace(settings, minutes=(self.settings.minutes - self.seconds / 60) / later)
-        for event in loop.train(member, self.objective, self.rows, settings, self.valid, start=inner, **self.options):
+        objective = _learned_by(self.objective, member)
+        for event in loop.train(member, objective, self.rows, settings, self.valid, start=inner, **self.options):
             match event:
                 case Progress():
                     yield replace(event, step=offset + event.step, seconds=self.seconds + event.seconds)
@@ -176,6 +191,15 @@ class _Members:
         best = float("nan") if self.value is None else self.value
         started = loop.starts_from_rows(self.model)
         return Finished(self._offset, self.ended, self.best_step, best, self.seconds, self.message, started)
+
+
+def _learned_by(objective: Any, member: nn.Module) -> Any:
+    """The objective of one member: edges that the mixture would propose are proposed by the member."""
+    proposal = proposal_of(objective)
+    if proposal is None:
+        return objective
+    own = PooledProposal(member, proposal.size, proposal.seed)
+    return replace(objective, edges=replace(objective.edges, proposal=own))
 
 
 def _settings(settings: TrainingSettings, place: int, given: Any) -> TrainingSettings | None:
