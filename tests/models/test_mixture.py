@@ -10,8 +10,6 @@ from concrete_score.fitted import Fitted
 from concrete_score.models.completing import complete
 from concrete_score.models.mixture import LEAST, MixtureModel, best_weights
 from concrete_score.neighborhoods import hamming
-from concrete_score.samplers.evidence import Evidence
-from concrete_score.samplers.sources import Shared, source
 from concrete_score.spaces import Space
 from tests.strategies import generators
 
@@ -68,36 +66,6 @@ def test_proposals_are_weighted_draws_given_what_was_observed(generator, seen):
     square = torch.zeros_like(joint).index_add(0, SPACE.index(states), weight**2) / n
     error = ((square - estimate**2).clamp_min(1e-12) / n).sqrt()
     assert ((estimate - joint).abs() <= 5 * error + 1e-9).all()
-
-
-@settings(max_examples=5)
-@given(generator=generators())
-def test_rows_under_evidence_follow_the_conditional_of_the_mixture(generator):
-    model, n = mixture(generator), 4_000
-    weights = torch.tensor([0.2, 0.0, 1.0], dtype=torch.float64).log()
-    evidence = Evidence.of(SPACE, {1: weights})
-    members = tuple(source(member, evidence, n) for member in model.members)
-    shared = Shared(members, model.log_weights)
-    (batch,) = shared.batches(n, generator)
-    joint = pmf(model) * weights.exp()[SPACE.enumerate()[:, 1]]
-    assert batch.probability.value == pytest.approx(joint.sum().item(), rel=1e-6)
-    count = torch.bincount(SPACE.index(batch.states), minlength=SPACE.num_states)
-    expected = n * joint / joint.sum()
-    assert (count[expected == 0] == 0).all()
-    chi = ((count - expected).square() / expected)[expected > 5].sum().item()
-    freedom = int((expected > 5).sum()) - 1
-    assert (chi - freedom) / (2 * freedom) ** 0.5 < 5
-
-
-def test_a_wide_mixture_is_asked_member_by_member():
-    space = Space.bits(40)
-    model = MixtureModel(space, generator=torch.Generator().manual_seed(0)).requires_grad_(False)
-    found = source(model, Evidence.of(space, {39: 1}), 10)
-    assert isinstance(found, Shared)
-    assert found.name == "importance"
-    (batch,) = found.batches(50, torch.Generator().manual_seed(1))
-    assert (batch.states[:, 39] == 1).all()
-    assert 0.05 < batch.probability.value < 0.95
 
 
 @settings(max_examples=5)

@@ -8,7 +8,7 @@ of its members for a mixture; chains else.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,17 +21,17 @@ from concrete_score.protocols import DensityModel
 from concrete_score.randomness import uniform
 from concrete_score.samplers.clamped import default_kernel, named_kernel
 from concrete_score.samplers.completions import BATCH, COMPLETIONS, Impossible
-from concrete_score.samplers.evidence import Evidence, Probability, Restricted, TiltedScore
+from concrete_score.samplers.evidence import PART, Batch, Evidence, Probability, Restricted, TiltedScore
+from concrete_score.samplers.evidence import Source as Source
 from concrete_score.samplers.guided import Autoregressive, Guided, guided
 from concrete_score.samplers.methods import LEAST_EFFECTIVE, Chains
+from concrete_score.samplers.mixed import Mixed, Shared, weighed_members
 from concrete_score.samplers.resampling import Resampled, resample
 from concrete_score.samplers.run import Progress
 from concrete_score.shapes import States
 from concrete_score.spaces import ENUMERATION_LIMIT
 from concrete_score.targets.pmf import Pmf
 
-PART = 2**16
-"""Rows of a batch at most."""
 LISTED = 4096
 """States that are listed rather than drawn, where an autoregressive model can do both; or 8 for each draw."""
 ENOUGH = 3
@@ -42,36 +42,6 @@ ESTIMATE = 4096
 """Weighted draws from which a probability alone is estimated."""
 REFUSED = 5.0
 """With fewer effective draws than this there is nothing to choose rows from."""
-
-
-class Batch(NamedTuple):
-    """Some of the rows asked for."""
-
-    states: States
-    """``(n, D)``."""
-    probability: Probability | None = None
-    """Of the evidence; None where it is not known."""
-    warnings: tuple[str, ...] = ()
-
-
-@runtime_checkable
-class Source(Protocol):
-    """One way to draw rows given evidence."""
-
-    @property
-    def name(self) -> str: ...
-
-    def batches(self, n: int, generator: torch.Generator, progress: Progress | None = None) -> Iterator[Batch]:
-        """``n`` rows, at most `PART` at a time.
-
-        Raises:
-            Impossible: the evidence has probability zero.
-        """
-        ...
-
-    def probability(self, generator: torch.Generator) -> Probability | None:
-        """Of the evidence, without a row drawn; None where it is not known."""
-        ...
 
 
 class _Exact:
@@ -276,63 +246,6 @@ class ByChains:
         return None
 
 
-@runtime_checkable
-class Mixed(Protocol):
-    """A mixture of models: ``Σ_m w_m q_m``."""
-
-    members: Any
-    """Models of one space."""
-    log_weights: Any
-    """``log w_m`` ``(M,)``; -inf for a member that is left out."""
-
-
-@dataclass(frozen=True, eq=False)
-class Shared:
-    """Rows of a mixture's members, each by a source of its own: ``q(x | e) = Σ_m w_m P_m(e) q_m(x | e) / P(e)``.
-
-    Args:
-        sources: of the members.
-        log_weights: ``log w_m`` of these ``(M,)``.
-    """
-
-    sources: tuple[Source, ...]
-    log_weights: Tensor
-
-    @property
-    def name(self) -> str:
-        """The members' own, each once."""
-        return ", ".join(dict.fromkeys(source.name for source in self.sources))
-
-    def batches(self, n: int, generator: torch.Generator, progress: Progress | None = None) -> Iterator[Batch]:
-        """Members are drawn by their weights given the evidence, and draw a row each."""
-        joint, total = self._joint(generator)
-        for start in range(0, n, PART):
-            component = draw_categories(joint, uniform((min(PART, n - start),), generator, joint.device))
-            drawn: list[tuple[Tensor, Batch]] = []
-            for m, source in enumerate(self.sources):
-                mine = component == m
-                if mine.any():
-                    drawn.append((mine, next(iter(source.batches(int(mine.sum()), generator)))))
-            states = drawn[0][1].states.new_empty(len(component), drawn[0][1].states.shape[-1])
-            for mine, batch in drawn:
-                states[mine] = batch.states
-            if progress is not None:
-                progress(start + len(states), n)
-            yield Batch(states, total, tuple({warning: None for _, batch in drawn for warning in batch.warnings}))
-
-    def probability(self, generator: torch.Generator) -> Probability | None:
-        """``Σ_m w_m P_m(e)``."""
-        return self._joint(generator)[1]
-
-    def _joint(self, generator: torch.Generator) -> tuple[Tensor, Probability]:
-        """``log w_m P_m(e)`` ``(M,)``, and their sum with its relative error; members are normalized, and know it."""
-        found = [source.probability(generator) or Probability(-torch.inf) for source in self.sources]
-        value, error = torch.tensor(found, dtype=torch.float64).to(self.log_weights).unbind(-1)
-        joint = self.log_weights + value
-        spread = (joint.softmax(0) * error).square().sum().sqrt()
-        return joint, Probability(float(joint.logsumexp(0)), float(spread))
-
-
 def source(
     model: Any,
     evidence: Evidence,
@@ -384,9 +297,8 @@ def source(
 
 def _shared(model: Mixed, evidence: Evidence, draws: int) -> Source:
     """The best source of each member that weighs anything."""
-    weighed = model.log_weights > -torch.inf
-    members = [member for member, some in zip(model.members, weighed.tolist(), strict=True) if some]
-    return Shared(tuple(source(each, evidence, draws) for each in members), model.log_weights[weighed])
+    members, log_weights = weighed_members(model)
+    return Shared(tuple(source(each, evidence, draws) for each in members), log_weights)
 
 
 def _own(model: Any, evidence: Evidence) -> Source | None:
