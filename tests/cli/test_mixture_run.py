@@ -1,6 +1,7 @@
 """Every command on a run whose model is a mixture, learned from an ordinary table: numbers, words and blanks."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -37,15 +38,16 @@ def test_all_commands_answer(csm, table, tmp_path):
     given = json.loads(csm("sample", run, "-n", "7", "--given", "size>0", "--given", "other=yes", "--json").out)
     place = given["columns"].index("other")
     assert {row[place] for row in given["rows"]} == {"yes"}
-    found = json.loads(csm("evaluate", run, table, "--json").out)
-    assert found["rows"] == 240
+    few = tmp_path / "few.csv"
+    few.write_text("".join(Path(table).read_text().splitlines(keepends=True)[:31]))
+    found = json.loads(csm("evaluate", run, str(few), "--json").out)
+    assert found["rows"] == 30
     assert -20 < found["lower"] < 0
-    changes = json.loads(csm("explain", run, table, "--top", "1", "--json").out)
-    assert changes
-    filled = csm("impute", run, table).out.splitlines()
-    assert len(filled) == 241
+    assert json.loads(csm("explain", run, str(few), "--top", "1", "--json").out)
+    filled = csm("impute", run, str(few)).out.splitlines()
+    assert len(filled) == 31
     assert not any(cell == "" for line in filled for cell in line.split(","))
-    assert len(csm("impute", run, table, "--draws", "2").out.splitlines()) == 481
+    assert len(csm("impute", run, str(few), "--draws", "2").out.splitlines()) == 61
     assert csm("diagnose", run, "--quiet").code == 0
 
 
