@@ -27,6 +27,7 @@ from concrete_score.samplers.conditional import Conditioner, Imputed, most_proba
 from concrete_score.samplers.evidence import Evidence, Probability
 from concrete_score.samplers.from_noise import Watch, from_noise
 from concrete_score.samplers.guided import Autoregressive
+from concrete_score.samplers.mixed import MixedConditioner, conditioner_of
 from concrete_score.samplers.sources import Source, source
 from concrete_score.spaces import Space, check_query, check_same_space
 
@@ -396,12 +397,12 @@ class Fitted:
         passes: int | None = None,
         watch: Watch | None = None,
         given: bool = True,
-    ) -> Conditioner:
+    ) -> Conditioner | MixedConditioner:
         if self.views.levels is not None:
             method = from_noise(self.views.levels, sampler, passes, watch, given=given)
             return Conditioner(self.views.levels, subject=subject, method=method)
         target = self.model if self.views.score is None else self.views.score
-        return Conditioner(target, self.views.density, self.limit, sampler, subject)
+        return conditioner_of(target, self.views.density, self.limit, sampler, subject)
 
     def _refuse_without_levels(self, **options: Any) -> None:
         given = [name for name, value in options.items() if value is not None]

@@ -100,6 +100,8 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "table": Entry("models.densities:table", "one free logit for every state", "5.3, C.2"),
         "mlp": Entry("models.score:mlp", "a shallow tanh network that gives all ratios in one pass", "5.2, C.1"),
         "made": Entry("models.made:made", "a masked autoregressive density, exact and normalized", "5.4, C.3"),
+        "latent": Entry("baselines.latent:latent", "a mixture of many independents whose tables a network decodes"),
+        "mixture": Entry("models.mixture:mixture", "a mixture of other models, weighed by held-out rows"),
         "energy": Entry("models.densities:energy", "a network that gives an unnormalized log-density"),
         "potts": Entry("models.potts:potts", "fields of all sites and couplings of all pairs; unnormalized"),
         "transformer": Entry(
@@ -209,6 +211,7 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "numbers": Entry("experiments.numbers:run", "known truths with numbers learned with nothing said"),
         "blanks": Entry("experiments.blanks:run", "known truths learned from rows with a third of their cells blank"),
         "explain": Entry("experiments.tables:run_explain", "planted mistakes, and which model finds them first"),
+        "twenty": Entry("experiments.twenty:run", "the density-estimation sets, each by a mixture of models"),
         "figure2": Entry("experiments.figure2:run", "sixteen categories sampled through their scores", "5.2, figure 2"),
         "table1": Entry(
             "experiments.table1:run", "eight data sets of bits, a MADE trained by every method", "5.4, table 1"

@@ -113,8 +113,7 @@ class Run:
     def _refuse_sizes_beyond(self, weights: int) -> None:
         """No size of a model exceeds the number of its weights: an untrusted run must not build for hours."""
         for name, value in self.recipe.model_options.items():
-            sizes = value if isinstance(value, list | tuple) else [value]
-            if any(isinstance(size, int | float) and abs(size) > max(weights, 1) for size in sizes):
+            if any(abs(size) > max(weights, 1) for size in _numbers(value)):
                 raise InputError(
                     f"a model of {weights} weights, as in {MODEL}",
                     f"{name} = {value!r}"[:60],
@@ -437,6 +436,16 @@ def _versions() -> dict[str, str]:
 
 def _render(info: Mapping[str, Any]) -> str:
     return json.dumps(info, indent=1, ensure_ascii=False) + "\n"
+
+
+def _numbers(value: Any) -> "Iterator[int | float]":
+    """All numbers among the options of a model, and of the models in it; settings of a training are no sizes."""
+    if isinstance(value, int | float):
+        yield value
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    for name, part in parts:
+        if name != "training":
+            yield from _numbers(part)
 
 
 def _damaged(file: Path) -> InputError:

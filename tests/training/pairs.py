@@ -23,6 +23,13 @@ SMALL = {
     "mlp": {"hidden": 6},
     "energy": {"hidden": [6]},
     "unet": {"shape": [2, 2], "width": 4, "depth": 1},
+    "latent": {"components": 3, "hidden": 4},
+    "mixture": {
+        "members": [
+            {"model": "made", "options": {"hidden": 4}},
+            {"model": "latent", "options": {"components": 3, "hidden": 4}},
+        ]
+    },
     "transformer": {"width": 4, "depth": 1, "heads": 2},
 }
 LEVELED = ("mlp", "unet", "transformer")

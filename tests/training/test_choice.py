@@ -21,12 +21,44 @@ def test_nothing_said():
 def test_steps_follow_the_rows_and_the_start_their_dependences():
     a = torch.randint(2, (60_000, 1), generator=torch.Generator().manual_seed(0))
     rows = torch.cat([a, a, 1 - a], 1)
-    few, many = (fit_to_rows(choose({}, {}), part, Space.bits(3)) for part in (rows[:100], rows))
+    network = choose({}, {})
+    few, many = (fit_to_rows(network, part, Space.bits(3)) for part in (rows[:100], rows))
     assert (few.settings.steps, many.settings.steps) == (LEAST_STEPS, MOST_STEPS)
-    assert fit_to_rows(choose({}, {}), rows[:16_000], Space.bits(3)).settings.steps == 5_000
+    assert fit_to_rows(network, rows[:16_000], Space.bits(3)).settings.steps == 5_000
     assert sum(map(len, many.recipe.model_options["parents"])) == 2
     assert any("2 dependences" in line for line in many.why)
     assert any("steps at most" in line for line in many.why)
+
+
+def test_the_members_of_a_mixture_follow_the_rows():
+    a = torch.randint(2, (4_000, 1), generator=torch.Generator().manual_seed(0))
+    rows = torch.cat([a, a, 1 - a, torch.randint(2, (4_000, 3), generator=torch.Generator().manual_seed(1))], 1)
+    choice = choose({"model": "mixture"}, {})
+    few, many = (fit_to_rows(choice, part, Space.bits(6), rows[-500:]) for part in (rows[:200], rows[:3500]))
+    assert many.settings.steps > few.settings.steps
+    members = many.recipe.model_options["members"]
+    assert [each["model"] for each in members if each["training"]][:2] == ["latent", "made"]
+    assert many.settings.steps == sum(each["training"]["steps"] for each in members if each["training"])
+    assert [[], [0], [0], [], [], []] in [each["options"]["parents"] for each in members if each["model"] == "made"]
+    assert any("networks and 2 decoded mixtures" in line for line in many.why)
+    assert any("the best of them starts from" in line and "a Chow–Liu tree -" in line for line in many.why)
+
+
+def test_with_minutes_the_clock_ends_the_members_of_a_mixture():
+    rows = torch.tensor([[0, 0], [1, 1]] * 50)
+    found = fit_to_rows(choose({"model": "mixture"}, {"minutes": 1.0}), rows, Space.bits(2), rows)
+    trained = [each["training"] for each in found.recipe.model_options["members"] if each["training"]]
+    assert {each["schedule"] for each in trained} == {"timed"}
+    assert min(each["steps"] for each in trained) >= 10_000
+
+
+def test_settings_that_were_given_hold_for_every_member():
+    rows = torch.tensor([[0, 0], [1, 1]] * 50)
+    given = {"steps": 7, "lr": 0.5, "patience": None}
+    found = fit_to_rows(choose({"model": "mixture"}, given), rows, Space.bits(2), rows)
+    trained = [each["training"] for each in found.recipe.model_options["members"] if each["training"]]
+    assert all({name: each[name] for name in given} == given for each in trained)
+    assert found.settings.steps == 7 * len(trained)
 
 
 def test_what_was_said_about_the_start_is_kept():

@@ -9,10 +9,11 @@ from concrete_score.models import MADE
 from concrete_score.randomness import generator
 from concrete_score.spaces import Space
 from concrete_score.targets.bayesian_network import random_network
-from concrete_score.training import TrainingSettings, fit
-from concrete_score.training import choice as starting
-from concrete_score.training.choice import choose, find_start, fit_to_rows
+from concrete_score.training import TrainingSettings, fit, portfolio
+from concrete_score.training import starts as starting
+from concrete_score.training.choice import choose, fit_to_rows
 from concrete_score.training.recipe import Recipe
+from concrete_score.training.starts import find_start
 
 
 def table(seed, count=60):
@@ -34,6 +35,19 @@ def test_a_fit_is_never_below_independent_columns_or_a_tree_on_validation(seed):
         assert ended.best >= simple - 1e-5
     now = built.model.log_density(valid.long()).mean().item()
     assert now == pytest.approx(ended.best, abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_mixture_is_never_below_a_simple_model_on_validation(seed, monkeypatch):
+    space, rows, valid = table(seed, (15, 60, 300)[seed])
+    for kind in ("NETWORK", "SLOW", "LATENT"):
+        monkeypatch.setattr(portfolio, kind, getattr(portfolio, kind)._replace(least=20, most=20))
+    choice = fit_to_rows(choose({"model": "mixture"}, {"seed": seed}), rows, space, valid)
+    built = choice.recipe.build(space, choice.settings)
+    ended = fit(built.model, built.objective, rows, choice.settings, valid=valid)
+    for kind in (Independent, ChowLiu):
+        assert ended.best >= float(kind.fit(rows, space).log_density(valid.long()).mean()) - 1e-3
+    assert built.model.log_density(valid.long()).mean().item() == pytest.approx(ended.best, abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", [Independent, ChowLiu])

@@ -194,13 +194,14 @@ class Mixture:
         """``log q(x_d = v | observed cells) = log Σ_k q(k | observed cells) q_kd(v)`` ``(..., D, V)``."""
         x, observed = check_query(x, observed, self.space)
         check_possible(self.log_marginal(x, observed))
+        tables = self.log_tables.exp()
 
         def answer(rows: Tensor, seen: Tensor) -> Tensor:
-            posterior = self._row_log_joint(rows, seen).log_softmax(-1)
-            blank = (posterior[..., None, None] + self.log_tables).logsumexp(1)
+            posterior = self._row_log_joint(rows, seen).softmax(-1)
+            blank = torch.einsum("nc,cdv->ndv", posterior, tables).log()
             return torch.where(seen[..., None], point_masses(rows, blank.shape[-1]), blank)
 
-        return by_rows(answer, x, observed, self.log_tables.numel())
+        return by_rows(answer, x, observed, max(len(self.log_weights), self.log_tables[0].numel()))
 
     def sample_given(self, x: States, observed: Observed, generator: torch.Generator) -> States:
         """``x`` with its unobserved cells drawn jointly ``(..., D)``: a component given the rest, then its sites."""

@@ -247,6 +247,9 @@ def _print_result(job: "Job", run: "Run", found: "Fit", console: Console, contin
         sys.exit(FAILED)
     if ended.message:
         console.warn([ended.message])
+    account: Any = getattr(found.model, "account", None)
+    if account is not None:
+        console.say(f"chosen: by validation, weights {account()}")
     value = {
         "run": str(run.path),
         "model": recipe.model,

@@ -14,6 +14,7 @@ from concrete_score.likelihood.exact import LogLikelihood, mean_and_stderr, row_
 from concrete_score.models.completing import can_draw_blanks, count_completions
 from concrete_score.protocols import DensityModel
 from concrete_score.samplers.completions import COMPLETIONS, Completions, RowName, in_rows, row_by_number
+from concrete_score.samplers.mixed import Mixed, weighed_members
 from concrete_score.spaces import ENUMERATION_LIMIT
 from concrete_score.targets.pmf import Pmf
 
@@ -23,6 +24,8 @@ PILOT, LEAST, MOST = 32, 64, 4096
 """Draws that find out how many are needed, and the fewest and most of a row."""
 ERROR = 0.05
 """The standard error of a row's log-likelihood that is aimed at; its bound is then about 0.001 low."""
+METHODS = ("exact", "enumeration", "importance")
+"""How a row's log-likelihood is found, the surest first."""
 CELLS = 2**21
 """Cells (draws × sites) laid out at once."""
 
@@ -92,6 +95,8 @@ def observed_log_densities(
         for part in _parts(torch.arange(len(x)), x.shape[-1] * max(model.space.sizes)):
             values[part] = model.log_marginal(x[part], observed[part]).double()
         return ObservedLogDensities(values, errors, "exact")
+    if isinstance(model, Mixed):
+        return _of_members(model, x, observed, generator, row_name)
     whole, few, many = _by_completions(model, observed, row_name)
     if len(whole):
         values[whole] = row_log_densities(model, x[whole], row_name=lambda row: row_name(int(whole[row])))
@@ -103,6 +108,19 @@ def observed_log_densities(
         for at, found, stderr in _by_draws(model, x, observed, many, generator):
             values[at], errors[at] = found, stderr
     return ObservedLogDensities(values, errors, "importance" if len(many) else "enumeration" if len(few) else "exact")
+
+
+def _of_members(
+    model: Mixed, x: Tensor, observed: Tensor, generator: torch.Generator, row_name: RowName
+) -> ObservedLogDensities:
+    """Of a mixture: ``log Σ_m w_m q_m(observed cells)``, each member by the way it allows; errors add up by shares."""
+    members, log_weights = weighed_members(model)
+    found = [observed_log_densities(member, x, observed, generator, row_name) for member in members]
+    joint = torch.stack([each.values for each in found], -1) + log_weights
+    errors = torch.stack([each.stderr for each in found], -1)
+    worst = max((each.method for each in found), key=METHODS.index)
+    share = joint.softmax(-1).nan_to_num()
+    return ObservedLogDensities(joint.logsumexp(-1), (share * errors).square().sum(-1).sqrt(), worst)
 
 
 def _by_completions(model: Any, observed: Tensor, row_name: RowName) -> tuple[Tensor, Tensor, Tensor]:

@@ -5,11 +5,11 @@ weights 1 and 0; a value that stands for several (a range of numbers) has the sh
 probability of what is known is ``Σ_x q(x) Π_d e_d(x_d)`` (docs/mathematics.md, "Conditions").
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import exp, floor, log10, prod
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -19,8 +19,12 @@ from concrete_score.models.layers import ValueTable
 from concrete_score.protocols import DensityModel, Neighborhood, ScoreModel, SiteNeighborhood
 from concrete_score.randomness import uniform
 from concrete_score.samplers.base import all_edits
+from concrete_score.samplers.run import Progress
 from concrete_score.shapes import PerSlot, PerState, States
 from concrete_score.spaces import Space
+
+PART = 2**16
+"""Rows of a batch at most."""
 
 
 class Probability(NamedTuple):
@@ -53,6 +57,36 @@ class Probability(NamedTuple):
         digits = max(0, -floor(log10(error / 2)))
         text = f"{value:.{digits}f} ± {error:.{digits}f}"
         return f"({text})e{power:03d}" if power else text
+
+
+class Batch(NamedTuple):
+    """Some of the rows asked for."""
+
+    states: States
+    """``(n, D)``."""
+    probability: Probability | None = None
+    """Of the evidence; None where it is not known."""
+    warnings: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Source(Protocol):
+    """One way to draw rows given evidence."""
+
+    @property
+    def name(self) -> str: ...
+
+    def batches(self, n: int, generator: torch.Generator, progress: Progress | None = None) -> Iterator[Batch]:
+        """``n`` rows, at most `PART` at a time.
+
+        Raises:
+            Impossible: the evidence has probability zero.
+        """
+        ...
+
+    def probability(self, generator: torch.Generator) -> Probability | None:
+        """Of the evidence, without a row drawn; None where it is not known."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)

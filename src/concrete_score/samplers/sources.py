@@ -1,13 +1,14 @@
 """Rows given evidence, by the best way a model allows: each is a source of batches, with the evidence's probability.
 
 Exact where the model stays itself under evidence (baselines), where few states are left, or where the evidence comes
-first in an autoregressive model's order; weighted draws that look ahead for other autoregressive models; chains else.
+first in an autoregressive model's order; weighted draws that look ahead for other autoregressive models; the sources
+of its members for a mixture; chains else.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -20,17 +21,17 @@ from concrete_score.protocols import DensityModel
 from concrete_score.randomness import uniform
 from concrete_score.samplers.clamped import default_kernel, named_kernel
 from concrete_score.samplers.completions import BATCH, COMPLETIONS, Impossible
-from concrete_score.samplers.evidence import Evidence, Probability, Restricted, TiltedScore
+from concrete_score.samplers.evidence import PART, Batch, Evidence, Probability, Restricted, TiltedScore
+from concrete_score.samplers.evidence import Source as Source
 from concrete_score.samplers.guided import Autoregressive, Guided, guided
 from concrete_score.samplers.methods import LEAST_EFFECTIVE, Chains
+from concrete_score.samplers.mixed import Mixed, Shared, weighed_members
 from concrete_score.samplers.resampling import Resampled, resample
 from concrete_score.samplers.run import Progress
 from concrete_score.shapes import States
 from concrete_score.spaces import ENUMERATION_LIMIT
 from concrete_score.targets.pmf import Pmf
 
-PART = 2**16
-"""Rows of a batch at most."""
 LISTED = 4096
 """States that are listed rather than drawn, where an autoregressive model can do both; or 8 for each draw."""
 ENOUGH = 3
@@ -41,36 +42,6 @@ ESTIMATE = 4096
 """Weighted draws from which a probability alone is estimated."""
 REFUSED = 5.0
 """With fewer effective draws than this there is nothing to choose rows from."""
-
-
-class Batch(NamedTuple):
-    """Some of the rows asked for."""
-
-    states: States
-    """``(n, D)``."""
-    probability: Probability | None = None
-    """Of the evidence; None where it is not known."""
-    warnings: tuple[str, ...] = ()
-
-
-@runtime_checkable
-class Source(Protocol):
-    """One way to draw rows given evidence."""
-
-    @property
-    def name(self) -> str: ...
-
-    def batches(self, n: int, generator: torch.Generator, progress: Progress | None = None) -> Iterator[Batch]:
-        """``n`` rows, at most `PART` at a time.
-
-        Raises:
-            Impossible: the evidence has probability zero.
-        """
-        ...
-
-    def probability(self, generator: torch.Generator) -> Probability | None:
-        """Of the evidence, without a row drawn; None where it is not known."""
-        ...
 
 
 class _Exact:
@@ -319,7 +290,15 @@ def source(
         return Listed(density, evidence)
     if sampler == "exact":
         return _refused("exact", f"a density and at most {ENUMERATION_LIMIT:,} states to list", model)
+    if isinstance(model, Mixed):
+        return _shared(model, evidence, draws)
     return Weighted(model, evidence) if isinstance(model, Autoregressive) else _chains(model, evidence, None)
+
+
+def _shared(model: Mixed, evidence: Evidence, draws: int) -> Source:
+    """The best source of each member that weighs anything."""
+    members, log_weights = weighed_members(model)
+    return Shared(tuple(source(each, evidence, draws) for each in members), log_weights)
 
 
 def _own(model: Any, evidence: Evidence) -> Source | None:

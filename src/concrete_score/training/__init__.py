@@ -9,8 +9,8 @@ from concrete_score.training.events import Validated as Validated
 from concrete_score.training.events import WentBack as WentBack
 from concrete_score.training.examples import Examples as Examples
 from concrete_score.training.guard import Guard as Guard
-from concrete_score.training.loop import fit as fit
-from concrete_score.training.loop import train as train
+from concrete_score.training.members import fit as fit
+from concrete_score.training.members import train as train
 from concrete_score.training.recipe import PooledProposal as PooledProposal
 from concrete_score.training.recipe import TrainingSettings as TrainingSettings
 from concrete_score.training.state import Snapshot as Snapshot

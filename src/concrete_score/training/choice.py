@@ -1,17 +1,13 @@
 """What a fit uses where nothing was asked for: a model, an objective and settings, each with its reason."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from inspect import signature
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from concrete_score import registry
-from concrete_score.baselines.chow_liu import maximum_spanning_tree, mutual_information
-from concrete_score.baselines.counts import PSEUDO_COUNT
-from concrete_score.baselines.structure import learn_structure
 from concrete_score.defaults import (
     IMAGE_LR,
     IMAGE_MODEL,
@@ -22,13 +18,13 @@ from concrete_score.defaults import (
     MOST_STEPS,
     ROUNDS,
 )
-from concrete_score.progress import Lines
-from concrete_score.randomness import generator
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
 from concrete_score.training.examples import Examples
-from concrete_score.training.loop import judge_of
-from concrete_score.training.recipe import Recipe, TrainingSettings, build_piece
+from concrete_score.training.loop import WITHOUT
+from concrete_score.training.portfolio import plan_members
+from concrete_score.training.recipe import Recipe, TrainingSettings
+from concrete_score.training.starts import MIXED_PENALTIES, Say, find_start, find_starts
 
 TRAINING: Mapping[str, Any] = {"lr": LR, "average": 0.995, "valid_every": 200, "patience": 3_000}
 """Settings for tables, where nothing else is asked for."""
@@ -38,10 +34,10 @@ NETWORK: Mapping[str, Any] = {"hidden": 200, "activation": "silu"}
 NETWORK_TRAINING: Mapping[str, Any] = {"weight_decay": 0.3}
 """That network, where no option of the model is asked for."""
 
-Say = Callable[[Any], None]
-"""Receives a line of text."""
 STARTS = ("parents", "pseudo_count")
 """The options of a model that can start so."""
+_WHOLE = {"minutes", "seed", "checkpoint_seconds"}
+"""Settings of a mixture's whole training; any other that is given holds for each member."""
 _DECIDED = {*STARTS, "order_seed"}
 """Options of a model that say where it starts."""
 
@@ -228,6 +224,8 @@ def fit_to_rows(
         for name, (value, reason) in suited(space, float(len(rows) if weights is None else weights.sum())).items():
             if name not in training:
                 training, why = {**training, name: value}, (*why, reason)
+    if start and "members" in _parameters("models", recipe.model) and "members" not in recipe.model_options:
+        return _with_members(choice, Examples.of(rows), space, valid, say)
     if "steps" not in training:
         training = {
             **training,
@@ -243,6 +241,25 @@ def fit_to_rows(
         recipe = replace(recipe, model_options={**recipe.model_options, **found.options})
         why = (*why, found.why)
     return Choice(recipe, training, why)
+
+
+def _with_members(choice: Choice, rows: Examples, space: Space, valid: Tensor | Examples | None, say: Say) -> Choice:
+    """The members of a mixture, and their steps together."""
+    recipe, training, why = choice
+    held_out = rows[:WITHOUT] if valid is None or not len(valid) else Examples.of(valid)
+    starts = find_starts(Recipe(), rows, space, held_out, say)
+    given = {name: value for name, value in training.items() if name not in _WHOLE and TRAINING.get(name, ()) != value}
+    found = plan_members(
+        [start.options for start in starts],
+        len(MIXED_PENALTIES),
+        len(rows),
+        choice.settings.batch_size,
+        given,
+        options=NETWORK if len(rows) >= LARGE else {},
+        timed=training.get("minutes") is not None,
+    )
+    recipe = replace(recipe, model_options={**recipe.model_options, "members": found.members})
+    return Choice(recipe, {**training, "steps": found.steps}, (*why, found.why, f"the best of them {starts[0].why}"))
 
 
 def _stop(patience: int | None, steps: int) -> str:
@@ -263,106 +280,3 @@ def _can_propose(recipe: Recipe) -> bool:
 def _parameters(kind: str, name: str) -> Mapping[str, Any]:
     """What a registered piece can be built with."""
     return signature(registry.load(kind, name)).parameters
-
-
-COLUMNS = 10_000
-"""The most columns among which dependences are searched for: the gains of all pairs take 800 MB."""
-PENALTIES = {1.0: "BIC", 0.25: "a quarter of BIC's penalty"}
-"""Networks that are tried: sure ones, and ones whose less certain dependences their smoothed tables can afford."""
-PRODUCTS = 2**40
-"""Multiplications that finding a Chow–Liu tree may take; of more rows some are drawn."""
-
-
-@dataclass(frozen=True)
-class Start:
-    """Options that a model starts with, what they are for reading, and its validation then."""
-
-    options: dict[str, Any]
-    what: str
-    value: float | None = None
-
-    @property
-    def why(self) -> str:
-        return f"starts from {self.what}"
-
-
-def find_start(
-    recipe: Recipe,
-    rows: States | Examples,
-    space: Space,
-    valid: Tensor | Examples | None = None,
-    say: Say = lambda message: None,
-) -> Start:
-    """The best start on validation; without held-out rows, the network found by BIC.
-
-    Args:
-        recipe: of a model that takes ``parents`` and ``pseudo_count``.
-        rows: to learn from ``(N, D)``, with blanks and weights or without.
-        space: theirs.
-        valid: held-out rows ``(M, D)``, likewise.
-        say: receives how far a long search is.
-
-    >>> import torch
-    >>> a = torch.tensor([0, 1] * 50)
-    >>> find_start(Recipe(), torch.stack([a, a], 1), Space.bits(2)).why
-    'starts from 1 dependence between columns, found in the rows by BIC'
-    """
-    examples = Examples.of(rows)
-    starts = _starts(examples, space, say)
-    if valid is None or not len(valid):
-        return next(starts)
-    held_out = Examples.of(valid)
-    judged = [replace(start, value=_validation(recipe, start, examples, space, held_out)) for start in starts]
-    best, *others = sorted(judged, key=lambda start: -(start.value or 0.0))
-    beside = ", ".join(f"{start.what.partition(', ')[0]} {start.value:.4f}" for start in others)
-    return replace(best, what=f"{best.what}: validation {best.value:.4f} ({beside})")
-
-
-def _starts(rows: Examples, space: Space, say: Say) -> Iterator[Start]:
-    """The networks to choose from, the most promising first."""
-    alone: list[list[int]] = [[] for _ in space.sizes]
-    if 1 < space.num_sites <= COLUMNS:
-        for penalty, name in PENALTIES.items():
-            tell = Lines(f"dependences between {space.num_sites:,} columns", say)
-            found = learn_structure(
-                rows.states, space, penalty=penalty, observed=rows.observed, weights=rows.weights, tell=tell
-            )
-            count = sum(map(len, found))
-            links = "1 dependence" if count == 1 else f"{count:,} dependences"
-            yield Start({"parents": [*map(list, found)]}, f"{links} between columns, found in the rows by {name}")
-        tree = [[each] if each >= 0 else [] for each in _tree(_filled_by_column(rows), space)]
-        yield Start({"parents": tree, "pseudo_count": PSEUDO_COUNT}, "a Chow–Liu tree")
-    yield Start({"parents": alone, "pseudo_count": PSEUDO_COUNT}, "independent columns")
-
-
-def _tree(rows: States, space: Space) -> tuple[int, ...]:
-    """The Chow–Liu tree's parents; -1 for the root."""
-    most = max(1, PRODUCTS // sum(space.sizes) ** 2)
-    return maximum_spanning_tree(mutual_information(rows[:most], space, PSEUDO_COUNT))
-
-
-def _validation(recipe: Recipe, start: Start, rows: Examples, space: Space, valid: Examples) -> float:
-    """The mean log-density of held-out rows under the model before its first step."""
-    # Its tables are all that counts before the first step: a network of one unit holds them as well as a large one.
-    options = {**recipe.model_options, **start.options, "hidden": 1, "blocks": 0}
-    pieces = {"space": space, "generator": generator(0, "start")}
-    model: Any = build_piece(registry.load("models", recipe.model), pieces, options, "model")
-    model.start_from(rows.states, rows.observed, rows.weights)
-    return judge_of(model, None, valid, 0)(model)
-
-
-def _filled_by_column(rows: Examples) -> States:
-    """Rows whose blanks hold values drawn from those that were seen in their column ``(N, D)``.
-
-    For the tree alone: such draws weaken dependences and invent none.
-    """
-    states = rows.states.clone()
-    if rows.observed is None:
-        return states
-    random = generator(0, "blanks of columns", device=states.device)
-    for d, seen in enumerate(rows.observed.T):
-        if not bool(seen.all()) and bool(seen.any()):
-            values = rows.states[seen, d]
-            drawn = torch.randint(len(values), (int((~seen).sum()),), generator=random, device=states.device)
-            states[~seen, d] = values[drawn]
-    return states

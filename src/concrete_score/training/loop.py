@@ -5,8 +5,9 @@ resuming nor more processes change what is drawn.
 """
 
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -78,16 +79,6 @@ def train(
     yield from _Loop(model, objective, learned, settings, held_out, start, device, interrupted).events()
 
 
-def fit(
-    model: nn.Module, objective: Objective, rows: Tensor | Examples, settings: TrainingSettings, **options: Any
-) -> Finished:
-    """`train` to the end, in silence."""
-    *_, last = train(model, objective, rows, settings, **options)
-    if not isinstance(last, Finished):
-        raise RuntimeError("training ended without an ending")
-    return last
-
-
 def _check_states(space: Space, states: Tensor, name: str) -> None:
     """Once, in the rows' own narrow storage: a state outside the space would be read as another one, silently."""
     inside = states.ndim == 2 and states.shape[1] == space.num_sites and not states.dtype.is_floating_point
@@ -138,9 +129,8 @@ class _Loop:
             raise InputError(f"a batch of at least {self.world}, one row a process", str(settings.batch_size))
         self.objective, self.settings, self.interrupted = objective, settings, interrupted
         self.fabric.to_device(model)
-        if start is None and starts_from_rows(model):
-            given, starting = rows.to(self.device), cast(Any, model)
-            starting.start_from(given.states, given.observed, given.weights, settings.l2)
+        if start is None:
+            start_from_rows(model, rows.to(self.device), settings.l2)
         decay: Any = {"weight_decay": settings.weight_decay, "decoupled_weight_decay": True}
         optimizer = torch.optim.Adam(model.parameters(), lr=settings.lr, fused=True, **decay)
         self.loss: Any = Loss(model, objective)
@@ -285,6 +275,12 @@ class _Loop:
         return Finished(now.step, why or now.ended, now.best_step, best, now.seconds, now.message, started)
 
 
+def start_from_rows(model: Any, rows: Examples, l2: float = 0.0) -> None:
+    """Let a model that wants to read the rows before the first step."""
+    if starts_from_rows(model):
+        model.start_from(rows.states, rows.observed, rows.weights, l2)
+
+
 CHUNK = 2**20
 """How many sites (rows × D) are judged at a time."""
 LOOKS, FEWEST_LOOKS = 16, 4
@@ -311,24 +307,22 @@ def judge_of(model: Any, objective: Objective | None, rows: Tensor | Examples, s
     examples = Examples.of(rows)
     if has_likelihood(model):
         ahead = examples.look_ahead(model)
-        return lambda judged: _mean(
-            (
-                _log_density(judged, part, generator(seed, "valid", start, part.states.device), _looks(examples), ahead)
-                for start, part in _chunks(examples)
-            ),
-            examples.weights,
-        )
+        return lambda judged: weighted_mean(row_log_densities(judged, examples, seed, ahead), examples.weights)
     if objective is None:
         raise InputError("an objective for a model without a likelihood", "none", where="objective")
     return lambda judged: (
-        -_mean(
-            (
-                _loss(judged, objective, part, generator(seed, "valid", start, part.states.device))
-                for start, part in _chunks(examples)
-            ),
-            examples.weights,
-        )
+        -weighted_mean(_by_chunks(partial(_loss, judged, objective), examples, seed), examples.weights)
     )
+
+
+def row_log_densities(model: Any, rows: Examples, seed: int, ahead: Any = None) -> Tensor:
+    """The log-density of what was seen of each row ``(N,)`` in float64, blanks drawn by `Examples.look_ahead`."""
+    return _by_chunks(partial(_log_density, model, _looks(rows), ahead), rows, seed)
+
+
+def weighted_mean(values: Tensor, weights: Tensor | None) -> float:
+    """Of one value a row ``(N,)``, by the rows' weights."""
+    return float(values.mean() if weights is None else (values * weights).sum() / weights.sum())
 
 
 def _looks(rows: Examples) -> int:
@@ -336,7 +330,7 @@ def _looks(rows: Examples) -> int:
     return max(FEWEST_LOOKS, min(LOOKS, LOOKED // max(1, len(rows))))
 
 
-def _log_density(model: Any, part: Examples, random: torch.Generator, looks: int, ahead: Any) -> Tensor:
+def _log_density(model: Any, looks: int, ahead: Any, part: Examples, random: torch.Generator) -> Tensor:
     """Of what was seen of each row ``(n,)``."""
     x = part.states.long()
     if part.observed is None:
@@ -352,13 +346,10 @@ def _loss(model: Any, objective: Objective, part: Examples, random: torch.Genera
 
 
 @torch.no_grad()
-def _mean(parts: Iterator[Tensor], weights: Tensor | None) -> float:
-    values = torch.cat([part.double() for part in parts])
-    return float(values.mean() if weights is None else (values * weights).sum() / weights.sum())
-
-
-def _chunks(rows: Examples) -> Iterator[tuple[int, Examples]]:
+def _by_chunks(values: Callable[[Examples, torch.Generator], Tensor], rows: Examples, seed: int) -> Tensor:
+    """One value a row ``(N,)`` in float64, a bounded number of rows at a time."""
     each = rows.states.shape[-1] * (1 if rows.observed is None else LISTED * LOOKS)
-    step = max(1, CHUNK // each)
-    for start in range(0, len(rows), step):
-        yield start, rows[slice(start, start + step)]
+    step, device = max(1, CHUNK // each), rows.states.device
+    starts = range(0, len(rows), step)
+    parts = [values(rows[slice(at, at + step)], generator(seed, "valid", at, device)) for at in starts]
+    return torch.cat([part.double() for part in parts])

@@ -116,9 +116,10 @@ class TrainingSettings:
         """Every setting by its name."""
         return asdict(self)
 
-    def rate(self, step: int) -> float:
-        """The schedule's rate at a step, before any shrinking by the guard."""
-        return self.lr * SCHEDULES[self.schedule](step / self.steps)
+    def rate(self, step: int, seconds: float = 0.0) -> float:
+        """The schedule's rate at a step and time, before any shrinking by the guard."""
+        late = 0.0 if self.minutes is None else seconds / (60 * self.minutes)
+        return self.lr * SCHEDULES[self.schedule](step / self.steps, late)
 
     def penalty(self, step: int) -> float:
         """What the sum of squares counts at a step.
@@ -134,8 +135,12 @@ def _cosine(share: float) -> float:
     return (1 + cos(pi * min(share, 1.0))) / 2
 
 
-SCHEDULES = {"constant": lambda share: 1.0, "cosine": _cosine}
-"""The rate, relative to its start, as a function of the share of steps taken."""
+SCHEDULES = {
+    "constant": lambda steps, minutes: 1.0,
+    "cosine": lambda steps, minutes: _cosine(steps),
+    "timed": lambda steps, minutes: _cosine(max(steps, minutes)),
+}
+"""The rate, relative to its start, by the shares of the steps taken and of the minutes gone."""
 
 _LEAST = {
     "steps": 1,

@@ -64,7 +64,7 @@ class Moving:
     @property
     def rate(self) -> float:
         """The learning rate of the next step."""
-        return self.settings.rate(self.step) * self.settings.shrink**self.guard.rollbacks
+        return self.settings.rate(self.step, self.seconds) * self.settings.shrink**self.guard.rollbacks
 
     @torch.no_grad()
     def follow(self) -> None:

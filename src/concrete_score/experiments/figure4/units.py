@@ -31,8 +31,7 @@ from concrete_score.samplers.gibbs import HeatBath
 from concrete_score.samplers.informed import Informed
 from concrete_score.samplers.mh import MetropolisHastings
 from concrete_score.shapes import States
-from concrete_score.training import TrainingSettings
-from concrete_score.training.loop import fit
+from concrete_score.training import TrainingSettings, fit
 
 SHOWN = 64
 """Images of a grid."""

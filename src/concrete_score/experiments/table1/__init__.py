@@ -93,6 +93,7 @@ def _unit(dataset: str, name: str, number: int, settings: Settings) -> Unit:
         "seed": settings.seed + number,
         "recipe": dict(method.recipe),
         "training": training,
+        **({"noise": dict(method.noise)} if method.noise else {}),
     }
     return Unit(f"{dataset}-{name}-{number}", cell, options)
 
@@ -115,6 +116,8 @@ PAPER: Mapping[str, Mapping[str, float]] = {
     }.items()
 }
 """Mean test log-likelihoods as printed."""
+CSM = PAPER["csm"]
+"""What an honest run of the paper's objective must reach."""
 CLOSE = {"nltcs": 0.05, "gifts": 0.05, "media": 0.05, "toys": 0.05}
 """How far our maximum likelihood may stay below the paper's; 0.15 where nothing is said."""
 NEAR = 0.1
@@ -221,6 +224,7 @@ def full_checks(table: CellTable) -> tuple[Check, ...]:
         *(Check.at_least(f"{ours}: sets where it is {what}", value, bound) for what, value, bound in counts),
         Check.at_most(f"{ours}: the most it stays below our maximum likelihood, nats", _largest(behind), NEAR),
         Check.at_least("seeds on nltcs, gifts and media", float(seeds), 3.0),
+        Check.at_least("csm_mixed: sets where it is above the paper's CSM", _count(table, "csm_mixed", CSM), 8.0),
     )
 
 
@@ -299,6 +303,9 @@ sets; the test rows took no part in the choice, and its settings are the same fo
   flips, the guard goes back with a smaller rate, and what is left learns little; all flips at every step instead of
   one do not help. The paper does not say how it was stopped. Ratio Matching, which is bounded, is at the paper's
   numbers or above.
+- **Mixed with a tree** is the paper's objective where it has a bound: half of the rows are draws of the Chow–Liu tree
+  of the training rows, the ratios are those of the mixture of network and tree, and subtracting the tree leaves the
+  network itself, which is what is tested. Ratios count up to e^±4, so that single flips do not drown a batch.
 - **Flips see data and their neighbors only.** A normalized model can hide mass elsewhere, where no flip ever looks:
   the objectives on flips stay behind, the bounded ones too.
 - **The self-proposal** draws the second state of a pair from a frozen copy of the model. Its expected gradient at that
@@ -331,6 +338,7 @@ MARKS = {
     "ratio_matching": ("o", "#e9a23b"),
     "discrete_marginalization": ("o", "#7a9e5f"),
     "csm": ("o", "#3d7ea6"),
+    "csm_mixed": ("X", "#3d7ea6"),
     "maximum_likelihood": ("P", INK),
     "maximum_likelihood_averaged": ("P", QUIET),
     "logistic": ("^", "#8e6c8a"),

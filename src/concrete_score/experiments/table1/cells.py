@@ -10,6 +10,7 @@ from torch import Tensor
 
 from concrete_score import registry
 from concrete_score.experiments.result import Settings
+from concrete_score.experiments.table1.mixed import mixed
 from concrete_score.fitting import Splits, load_splits
 from concrete_score.shapes import States
 from concrete_score.training import TrainingSettings, Validated, train
@@ -49,12 +50,14 @@ class TrainedMethod:
         recipe: what differs from maximum likelihood of the paper's MADE (2 blocks of 100 tanh units).
         training: its settings, as far as they are not the defaults.
         family: whether it is one of our candidates.
+        noise: what the rows are mixed with, if anything (see `mixed`).
     """
 
     label: str
     recipe: Mapping[str, Any]
     training: Mapping[str, Any] = field(default_factory=lambda: PAPER_SETTINGS)
     family: bool = False
+    noise: Mapping[str, Any] = field(default_factory=dict)
 
 
 METHODS: Mapping[str, TrainedMethod] = {
@@ -63,6 +66,12 @@ METHODS: Mapping[str, TrainedMethod] = {
         "Discrete Marginalization", {"objective": "discrete_marginalization", "objective_options": {"sites": 1}}
     ),
     "csm": TrainedMethod("CSM as written", {"objective": "csm"}),
+    "csm_mixed": TrainedMethod(
+        "CSM, mixed with a tree",
+        {"objective": "csm", "objective_options": {"clip": 4.0}},
+        AVERAGED,
+        noise={"baseline": "chow_liu", "share": 0.5},
+    ),
     "maximum_likelihood": TrainedMethod("maximum likelihood", {"objective": "maximum_likelihood"}),
     "maximum_likelihood_averaged": TrainedMethod(
         "maximum likelihood, averaged", {"objective": "maximum_likelihood"}, AVERAGED
@@ -100,6 +109,7 @@ def cell(
     seed: int,
     recipe: Mapping[str, Any],
     training: Mapping[str, Any],
+    noise: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Train one method on one data set; the weights kept are those of the best validation.
 
@@ -110,11 +120,13 @@ def cell(
         seed: of weights, batches and draws.
         recipe: names and options of a `Recipe`.
         training: values of a `TrainingSettings`.
+        noise: what the rows are mixed with, if anything.
     """
     rows, how = load_splits(dataset), TrainingSettings.of({**training, "seed": seed})
     built = Recipe(**recipe).resolved().build(rows.space, how)
+    objective = mixed(built.objective, noise, rows.train, rows.space) if noise else built.objective
     curve = []
-    for event in train(built.model, built.objective, rows.train, how, rows.valid, device=settings.device):
+    for event in train(built.model, objective, rows.train, how, rows.valid, device=settings.device):
         if isinstance(event, Validated):
             curve.append([event.step, round(event.value, 4)])
         ended: Any = event
