@@ -61,6 +61,6 @@ def test_a_header_that_states_more_than_there_is_is_damaged(descr, packed):
 
 @pytest.mark.parametrize("chosen", [formats.csv, formats.data, formats.arff, formats.fasta, formats.text])
 def test_texts_are_judged_by_their_cells_and_lines(chosen, monkeypatch):
-    monkeypatch.setenv(MEMORY, "0.05")
+    monkeypatch.setenv(MEMORY, "0.02")
     with pytest.raises(InputError, match=LARGE):
         formats.read(chosen, b"x,y\n" * 2**19, "bomb")
