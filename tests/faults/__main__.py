@@ -37,10 +37,16 @@ def main() -> int:
         say(f"{family.name}:{unit}: {found['trials']} trials, {len(found['faults'])} faults, {found['seconds']} s")
         for fault in found["faults"][:5]:
             say(f"  seed {fault['seed']}: {fault['fault']}")
+        _write_summary(done, asked)
+    return 1 if _write_summary(done, asked)["faults"] else 0
+
+
+def _write_summary(done: dict[Any, dict[str, Any]], asked: Any) -> dict[str, Any]:
+    """The counts so far, for people and for programs."""
     summary = _summary(list(done.values()), asked.full)
     (asked.out / "faults.json").write_text(json.dumps(summary, indent=1) + "\n")
     (asked.out / "faults.md").write_text(_page(summary))
-    return 1 if summary["faults"] else 0
+    return summary
 
 
 def _options() -> Any:

@@ -116,9 +116,14 @@ def _without_room(work: Callable[[], None], call: int) -> Callable[[], None]:
     return bounded
 
 
+def _family(name: str, trial: Callable[[random.Random, Path, Any], str], reduced: int, full: int, unit: int) -> Family:
+    cases = {"before": fits.cases, "prepare": lambda folder: fits.cases()}
+    return Family(name, trial, reduced, full, unit, **cases, forked=False)
+
+
 FAMILIES = (
-    Family("kills", kill, 6, 400, 10, fits.prepare, forked=False),
-    Family("full-disk", fill_disk, 4, 200, 20, fits.prepare, forked=False),
-    Family("writers", race, 4, 500, 20, fits.prepare, forked=False),
-    Family("users-files", keep_users_files, 6, 200, 40, fits.prepare, forked=False),
+    _family("kills", kill, 4, 300, 4),
+    _family("full-disk", fill_disk, 3, 200, 4),
+    _family("writers", race, 3, 500, 5),
+    _family("users-files", keep_users_files, 4, 200, 10),
 )

@@ -4,5 +4,5 @@ from tests.faults import disturbances, dtypes, fuzz, hostile
 from tests.faults.plan import Family
 
 FAMILIES: dict[str, Family] = {
-    family.name: family for room in (fuzz, hostile, dtypes, disturbances) for family in room.FAMILIES
+    family.name: family for room in (disturbances, fuzz, hostile, dtypes) for family in room.FAMILIES
 }

@@ -1,20 +1,23 @@
 """Small fits of every kind of data, and what they come to undisturbed: kills, full disks and races are held to it."""
 
+import atexit
 import random
 import resource
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
 
 from tests.faults import children
 from tests.faults.plan import Fault
 
 KINDS = ("table", "blanks", "image", "sequence")
-_WORDS = ("--quiet", "--no-report", "--threads", "1", "--steps", "60", "--batch-size", "8")
-_SETTINGS = ("valid_every=15", "check_every=10", "checkpoint_seconds=0.001")
-_MODELS = {"image": ("--model", "mlp", "--objective", "noisy", "--set", "model.hidden=8")}
+_WORDS = ("--quiet", "--no-report", "--threads", "1", "--steps", "60", "--batch-size", "8", "--model", "made")
+_SETTINGS = ("model.hidden=4", "valid_every=15", "check_every=10", "checkpoint_seconds=0.001")
 
 
 @dataclass(frozen=True)
@@ -30,11 +33,14 @@ class Case:
     def words(self, out: Path, *more: str) -> list[str]:
         """The command line of this fit."""
         settings = [word for setting in _SETTINGS for word in ("--set", setting)]
-        return ["fit", str(self.data), "--out", str(out), *_WORDS, *settings, *_model(self.kind), *more]
+        return ["fit", str(self.data), "--out", str(out), *_WORDS, *settings, *more]
 
 
-def prepare(folder: Path) -> dict[str, Case]:
-    """A case of every kind; the undisturbed runs are made in children."""
+@cache
+def cases() -> dict[str, Case]:
+    """A case of every kind; the undisturbed runs are made in children, once, and removed at the end."""
+    folder = Path(mkdtemp(prefix="faults-cases-"))
+    atexit.register(rmtree, folder, ignore_errors=True)
     found = {}
     for kind in KINDS:
         case = Case(kind, _write(kind, folder), {}, 0.0)
@@ -111,10 +117,6 @@ def _with_timer(work: Callable[[], None], how: str, moment: float) -> Callable[[
         work()
 
     return timed
-
-
-def _model(kind: str) -> tuple[str, ...]:
-    return _MODELS.get(kind, ("--set", "model.hidden=4"))
 
 
 def _write(kind: str, folder: Path) -> Path:

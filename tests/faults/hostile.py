@@ -3,6 +3,7 @@
 import io
 import json
 import random
+import shutil
 import signal
 import sys
 import warnings
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.faults import fits
 from tests.faults.plan import Family, Fault
 
 SECONDS = 30
@@ -108,23 +110,15 @@ def judged(words: list[str], codes: tuple[int, ...] = (0, 2)) -> str:
 # --- flipped bytes
 
 
-def make_runs(folder: Path) -> dict[str, Any]:
+def copy_runs(folder: Path) -> dict[str, Any]:
     """Runs of every kind of data with their files' bytes, and data for them."""
-    import numpy as np
-
-    from tests.faults import fits
-
     found: dict[str, Any] = {}
-    for kind in fits.KINDS:
-        case = fits.Case(kind, fits._write(kind, folder), {}, 0.0)
+    for kind, case in fits.cases().items():
         run = folder / f"run-{kind}"
-        code, err = called(case.words(run))
-        if code:
-            raise Fault(f"{kind}: {err[-300:]}")
+        shutil.copytree(case.data.parent / f"whole-{kind}", run)
         files = {path: path.read_bytes() for path in sorted(run.rglob("*")) if path.is_file() and path.stat().st_size}
         info = json.loads((run / "run.json").read_text())
         found[kind] = {"run": run, "files": files, "info": info, "case": case}
-    np.save(folder / "ignored.npy", np.zeros((1, 1)))
     return found
 
 
@@ -300,7 +294,7 @@ def _alarm() -> Any:
 
 
 FAMILIES = (
-    Family("flips", flip, 300, 5000, 2500, make_runs),
-    Family("crafted-runs", craft, 80, 5000, 250, make_runs),
-    Family("misuse", misuse, 60, 3000, 200, make_runs),
+    Family("flips", flip, 300, 5000, 500, before=fits.cases, prepare=copy_runs),
+    Family("crafted-runs", craft, 40, 5000, 50, before=fits.cases, prepare=copy_runs),
+    Family("misuse", misuse, 40, 3000, 40, before=fits.cases, prepare=copy_runs),
 )

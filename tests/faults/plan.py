@@ -36,6 +36,7 @@ class Family:
         trial: from a source of randomness, an empty folder and what ``prepare`` made, to an outcome.
         reduced, full: how many trials.
         unit: how many of them are done, and stored, at a time.
+        before: called once a unit by the parent: what it keeps, all children have.
         prepare: made once a unit, in its folder.
         forked: whether all trials of a unit run in one child; otherwise they start children of their own.
     """
@@ -45,6 +46,7 @@ class Family:
     reduced: int
     full: int
     unit: int
+    before: Callable[[], Any] = field(default=lambda: None)
     prepare: Callable[[Path], Any] = field(default=lambda folder: None)
     forked: bool = True
 
@@ -52,6 +54,7 @@ class Family:
 def run_unit(family: Family, unit: int, count: int, seconds: float = 3600.0) -> dict[str, Any]:
     """Trials of one unit: how many there were, how they ended, the faults, and the peak of memory."""
     began, folder = monotonic(), Path(mkdtemp(prefix=f"faults-{family.name}-"))
+    family.before()
     notes = folder / "notes.jsonl"
     notes.touch()
     try:
