@@ -211,5 +211,5 @@ def check_count(value: Any, where: Text, least: int = 1, most: int | None = None
         number = None
     if number is None or number < least or (most is not None and number > most):
         limit = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise InputError(f"a whole number {limit}", repr(value), where)
+        raise InputError(f"a whole number {limit}", bounded(repr(value), 100), where)
     return number

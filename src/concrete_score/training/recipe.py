@@ -163,7 +163,7 @@ def _read(name: str, value: Any, kind: str) -> Any:
     if "str" in kind and isinstance(value, str):
         return value
     wanted = "a word" if "str" in kind else "a number" if "float" in kind else "a whole number"
-    raise InputError(wanted, repr(value), where=name)
+    raise InputError(wanted, bounded(repr(value), 100), where=name)
 
 
 def parse_value(text: str) -> Any:
