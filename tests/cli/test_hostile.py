@@ -82,7 +82,7 @@ def test_lines_of_an_error_are_bounded(misused, tmp_path):
     assert len(str(error)) < 2100
     assert bounded("ab") == "ab"
     path = tmp_path / "wide.csv"
-    path.write_text(",".join(f"c{d}" for d in range(5000)) + "\n" + ("1," * 5000)[:-1] + "\n")
+    path.write_text(",".join(f"c{d}" for d in range(300)) + "\n" + ("1," * 300)[:-1] + "\n")
     assert len(misused("fit", str(path), "--out", str(tmp_path / "run"), "--quiet")) < 2100
 
 
