@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/data/MANIFEST.json),)
 export CONCRETE_SCORE_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: setup demo test test-slow test-browser lint bench clean
+.PHONY: setup demo test test-slow test-faults test-browser lint bench clean
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
@@ -25,6 +25,15 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -n 2 -q -m "slow and not browser"
+
+# Kills, full disks, races, damaged files, hostile runs and options; FULL=1 at full size, in units that are stored in
+# results/faults and not done again. The reduced size is a part of test-slow.
+test-faults: $(READY)
+ifdef FULL
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults --full --out results/faults
+else
+	$(BIN)/python -m pytest -q -m slow tests/faults
+endif
 
 # Needs a Chromium on the machine (Debian: apt-get install chromium); without one the tests skip and say so.
 test-browser: $(READY)

@@ -1,5 +1,6 @@
 """Files are whole or absent."""
 
+import errno
 import gzip
 import json
 import math
@@ -146,3 +147,58 @@ def test_one_writer_at_a_time_and_a_dead_one_holds_nothing(tmp_path):
     child.communicate()
     with files.locked(tmp_path):
         pass
+
+
+def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
+    path = tmp_path / "bomb.csv.gz"
+    path.write_bytes(gzip.compress(b"a,b\n" + b"x,y\n" * 2**20))
+    assert len(files.read_bytes(path)) == 4 * (2**20 + 1)
+    monkeypatch.setenv(files.MEMORY, "0.001")
+    with pytest.raises(
+        InputError, match=r"of memory, got more than .* unpacked.*; set the environment variable"
+    ) as told:
+        files.read_bytes(path)
+    assert str(path) in str(told.value)
+    monkeypatch.setenv(files.MEMORY, "much")
+    with pytest.raises(InputError, match="CONCRETE_SCORE_MEMORY: expected a number of GiB, got 'much'"):
+        files.read_bytes(path)
+
+
+def test_names_that_no_file_can_have_are_refused_before_any_work(tmp_path):
+    for name in ("o" * 300, "a\0b"):
+        for refuse in (files.refuse_unwritable, lambda path: files.refuse_existing(path, False)):
+            with pytest.raises(InputError, match="the name of a file, got one that cannot be") as told:
+                refuse(tmp_path / name)
+            assert len(str(told.value)) < 500
+
+
+def test_a_name_as_long_as_files_can_have_is_written(tmp_path):
+    path = tmp_path / ("ö" * 120 + ".json")
+    files.write_text(path, "x")
+    assert path.read_text() == "x"
+
+
+def test_a_full_disk_says_where_and_how_much(tmp_path):
+    path = tmp_path / "a.txt"
+
+    def fill():
+        with files.atomic(path) as draft:
+            draft.write_text("half")
+            raise OSError(errno.ENOSPC, "No space left on device", str(draft))
+
+    with pytest.raises(OSError, match=r"No space left on device after 4 bytes; [\d,]+ bytes are free there") as told:
+        fill()
+    assert told.value.filename == str(path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_that_is_a_pipe_or_a_link_is_neither_waited_for_nor_followed(tmp_path):
+    (tmp_path / "one").mkdir()
+    os.mkfifo(tmp_path / "one" / files.LOCK)
+    with files.locked(tmp_path / "one"):
+        pass
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / files.LOCK).symlink_to(tmp_path / "made")
+    with pytest.raises(OSError, match="symbolic links"), files.locked(tmp_path / "two"):
+        pass
+    assert not (tmp_path / "made").exists()

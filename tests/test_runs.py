@@ -1,6 +1,7 @@
 """Run directories: every file verifies itself, and nothing strange in its place is believed or opened."""
 
 import json
+import os
 import pickle
 import shutil
 from pathlib import Path
@@ -168,7 +169,7 @@ def test_half_written_files_are_swept_and_metrics_cut_back(tmp_path):
     run.journal.append(step=8, loss=1.0, valid=0.0, best_step=8)
     with (run.path / "metrics.jsonl").open("ab") as file:
         file.write(b'{"step":9,"lo')
-    (run.path / ".model.1.draft.safetensors").write_bytes(b"half")
+    (run.path / ".model.1.7f.draft.safetensors").write_bytes(b"half")
     again = runs.open(tmp_path / "run")
     runs.train(again, ROWS, ROWS)
     assert [line["step"] for line in again.journal.read()] == [0, 4, 8, 12]
@@ -257,3 +258,71 @@ def test_a_run_that_ended_is_not_continued_with_a_damaged_model(copy):
     file.unlink()
     with pytest.raises(InputError, match="a fitted model"):
         runs.train(runs.open(copy), ROWS, ROWS)
+
+
+def test_only_our_own_half_written_files_are_swept(copy):
+    """Files that merely look like drafts are a user's, and what lies behind a link is not of this run."""
+    mine = [
+        copy / name for name in (".notes.draft.txt", ".model.draft.safetensors", ".thesis.12.7f.draft.txt", ".draft")
+    ]
+    for path in mine:
+        path.write_text("mine")
+    ours = [copy / ".model.12.7f.draft.safetensors", copy / "checkpoint" / ".step-00000012.12.7f.draft.safetensors"]
+    for path in ours:
+        path.write_bytes(b"half")
+    run = runs.open(copy)
+    run.rewind(run.checkpoint())
+    assert all(path.read_text() == "mine" for path in mine)
+    assert not any(path.exists() for path in ours)
+    away = copy.parent / "away"
+    (copy / "checkpoint").rename(away)
+    (copy / "checkpoint").symlink_to(away)
+    left = away / ".step-00000012.12.7f.draft.safetensors"
+    left.write_bytes(b"half")
+    run.rewind(run.checkpoint())
+    assert left.exists()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(copy, name):
+    (copy / name).unlink()
+    os.mkfifo(copy / name)
+    with pytest.raises(InputError):
+        runs.verify(copy)
+
+
+def test_metrics_after_an_interruption_are_those_of_an_undisturbed_run(tmp_path):
+    """Also where a checkpoint falls between a look at the loss and the validation that reports it."""
+    settings = {"steps": 12, "batch_size": 8, "valid_every": 5, "check_every": 4}
+    recipe = Recipe(model_options={"hidden": 3, "blocks": 0}).resolved()
+
+    def made(path):
+        return runs.create(
+            path,
+            config={"recipe": recipe.to_json(), "training": TrainingSettings(**settings).to_json()},
+            codec={"kind": "integers", "sizes": list(SPACE.sizes)},
+            data={"rows": len(ROWS), "sha256": "0"},
+        )
+
+    whole = made(tmp_path / "whole")
+    runs.train(whole, ROWS, ROWS)
+    for step in range(1, 12):
+        count = iter(range(100))
+        runs.train(
+            made(tmp_path / f"{step}"), ROWS, ROWS, interrupted=lambda count=count, step=step: next(count) >= step
+        )
+        again = runs.open(tmp_path / f"{step}")
+        runs.train(again, ROWS, ROWS)
+        assert again.journal.read() == whole.journal.read()
+
+
+def test_a_crafted_checkpoint_is_refused_in_one_line(copy):
+    from concrete_score.training.store import TensorFile, write
+
+    run = runs.open(copy)
+    path = run.checkpoints()[-1]
+    file = run._read_checkpoint(path)
+    for state in ({**file.state, "metrics": {"lines": "x", "digest": 3}}, {"metrics": {"lines": 0, "digest": ""}}, {}):
+        write(path, TensorFile("checkpoint", run.id, file.step, state, {}))
+        with pytest.raises(InputError, match=r"run\.json|metrics\.jsonl"):
+            runs.train(runs.open(copy), ROWS, ROWS)

@@ -12,6 +12,10 @@ NAMED = 40
 """Known names listed for a mistyped one; of a wide table's columns the rest is counted."""
 
 
+LONGEST = 2000
+"""Characters of a message; of a longer one the middle is left out."""
+
+
 @dataclass(frozen=True)
 class Option:
     """An option of the tool by name, with the value to give it.
@@ -103,7 +107,7 @@ class InputError(ValueError):
         fixes = self.fix if isinstance(self.fix, list) else [self.fix]
         advice = _listed([text for each in fixes if (text := spell(each, skin))])
         place, what_to_do = f"{where}: " if where else "", f"; {advice}" if advice else ""
-        return printable(f"{place}expected {self.expected}, got {self.came}{what_to_do}")
+        return bounded(printable(f"{bounded(place, 600)}expected {self.expected}, got {self.came}{what_to_do}"))
 
     def moved(self, where: Text) -> "InputError":
         """The same mistake found somewhere else."""
@@ -161,6 +165,18 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def bounded(text: str, most: int = LONGEST) -> str:
+    """Text of at most so many characters and a few more: the middle of a longer one is left out.
+
+    >>> bounded("a" * 50, 20)
+    'aaaaaaaaaa … 30 characters … aaaaaaaaaa'
+    """
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]} … {len(text) - 2 * half:,} characters … {text[-half:]}"
+
+
 def nearest(name: str, known: Sequence[str]) -> str:
     """Advice for a mistyped name: the closest known one, and all of them, or the first of many.
 
@@ -195,5 +211,5 @@ def check_count(value: Any, where: Text, least: int = 1, most: int | None = None
         number = None
     if number is None or number < least or (most is not None and number > most):
         limit = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise InputError(f"a whole number {limit}", repr(value), where)
+        raise InputError(f"a whole number {limit}", bounded(repr(value), 100), where)
     return number

@@ -252,11 +252,11 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
         Rows of a pandas frame keep its index; ``draws`` copies of an array come as ``(draws, N, D)``.
         """
-        found = self._model.impute(self._given(X, filling=True), draws, fill=fill, random_state=random_state)
+        model = self._model
+        given = self._given(model.known(X), filling=True)
+        found = model.filled_in_kind(X, given, draws, fill=fill, random_state=random_state)
         if isinstance(found, np.ndarray) and draws is not None:
             return found.reshape(draws, -1, found.shape[-1])
-        if draws is None and hasattr(X, "index") and hasattr(found, "index"):
-            found.index = X.index
         return found
 
     def save(self, path: str | Path, *, force: bool = False) -> None:

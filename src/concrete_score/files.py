@@ -1,25 +1,37 @@
-"""Files that are whole or absent: atomic writes, gzip, canonical JSON, digests."""
+"""Files that are whole or absent: atomic writes, gzip, canonical JSON, digests; and how much memory one may take."""
 
+import errno
 import gzip
 import hashlib
+import io
 import json
 import math
 import os
+import re
 import shutil
+import stat
 import tempfile
 import threading
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from concrete_score.errors import InputError, Option
+from concrete_score.errors import InputError, Option, Text
 
 LOCK = ".lock"
 """The file of a folder whose lock its writer holds."""
 DAMAGED = "check that the copy is whole and its ending is right"
 """What to do about a file that is not what its name says."""
+MEMORY = "CONCRETE_SCORE_MEMORY"
+"""The environment variable that says how many GiB the content of one file may take, 2 by default."""
+_GIB = 2**30
+_PART = 2**20
+_LONGEST = 150
+"""Bytes of a file's own name in that of its draft."""
+_DRAFT = re.compile(r"\.(.+)\.[0-9]+\.[0-9a-f]+\.draft(?:\.[a-z]+)?")
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -37,7 +49,8 @@ def atomic(path: str | Path, *, force: bool = True) -> Iterator[Path]:
     refuse_existing(path, force)
     path.parent.mkdir(parents=True, exist_ok=True)
     # The real suffix stays last: image and table writers choose their format by it.
-    draft = path.with_name(f".{path.stem}.{os.getpid()}.{threading.get_ident():x}.draft{path.suffix}")
+    stem = path.stem.encode()[:_LONGEST].decode(errors="ignore")
+    draft = path.with_name(f".{stem}.{os.getpid()}.{threading.get_ident():x}.draft{path.suffix}")
     try:
         yield draft
         with draft.open("rb") as written:
@@ -46,8 +59,34 @@ def atomic(path: str | Path, *, force: bool = True) -> Iterator[Path]:
             shutil.copymode(path, draft)
         os.replace(draft, path)
         _sync_folder(path.parent)
+    except OSError as error:
+        if error.errno in _FULL and error.filename in (None, str(draft)):
+            raise _no_space(error, path, draft) from None
+        raise
     finally:
         draft.unlink(missing_ok=True)
+
+
+def is_draft(path: Path, stems: Sequence[str]) -> bool:
+    """Whether a path has the name that `atomic` gives to what it writes in the place of a file with one of these stems.
+
+    >>> is_draft(Path(".model.71.7f00.draft.safetensors"), ["model"]), is_draft(Path(".model.draft.txt"), ["model"])
+    (True, False)
+    """
+    found = _DRAFT.fullmatch(path.name)
+    return found is not None and found[1] in stems
+
+
+def _no_space(error: OSError, path: Path, draft: Path) -> OSError:
+    """A full disk, with the path and how much of the file had been written; as it came, but for its text."""
+    written = draft.stat().st_size if draft.exists() else 0
+    try:
+        free = f"{shutil.disk_usage(path.parent).free:,} bytes are free there"
+    except OSError:
+        free = "how much is free there is not known"
+    what = error.strerror or "no space left"
+    text = f"{what} after {written:,} bytes; {free}, so make room or choose another place"
+    return OSError(error.errno, text, str(path))
 
 
 @contextmanager
@@ -73,7 +112,9 @@ def locked(folder: Path) -> Iterator[None]:
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("a") as file:
+    # A link or a pipe in the lock's place is neither followed nor waited for.
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(folder / LOCK, flags, 0o666), "rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -85,18 +126,33 @@ def locked(folder: Path) -> Iterator[None]:
 
 def refuse_existing(path: Path, force: bool) -> None:
     """Refuse an output path that exists, before the work that would fill it; pipes and devices may be written to."""
+    _refuse_impossible(path)
     if path.exists() and not force and (path.is_file() or path.is_dir()):
         raise InputError("a new output path", "one that exists", str(path), ["choose another", Option("force", True)])
 
 
 def refuse_unwritable(path: Path) -> None:
-    """Refuse an output path in a folder without write permission, or below a file."""
+    """Refuse an output path in a folder without write permission, below a file, or with a name no file can have."""
     fix = ("choose another ", Option("out"))
+    _refuse_impossible(path)
     standing = path if path.is_dir() else next(parent for parent in path.absolute().parents if parent.exists())
     if not standing.is_dir():
         raise InputError("a folder to write into", "a file", str(standing), fix)
     if not os.access(standing, os.W_OK | os.X_OK):
         raise InputError("a folder to write into", "one without write permission", str(standing), fix)
+
+
+def _refuse_impossible(path: Path) -> None:
+    """Refuse a name that no file can have here: too long, or with a zero in it."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return
+    except (OSError, ValueError) as error:
+        name = str(path)
+        came = f"one that cannot be ({short(getattr(error, 'strerror', None) or error)})"
+        shown = f"{name[:80]}… ({len(name):,} characters)" if len(name) > 200 else name
+        raise InputError("the name of a file", came, shown, ("choose another ", Option("out"))) from None
 
 
 def read_bytes(path: Path) -> bytes:
@@ -105,13 +161,61 @@ def read_bytes(path: Path) -> bytes:
     Raises:
         InputError: the compressed file is damaged or cut short.
     """
-    data = path.read_bytes()
     if path.suffix.lower() != ".gz":
-        return data
+        return path.read_bytes()
+    content, most = io.BytesIO(), memory_limit() // 4  # reading a text takes about four times its size
     try:
-        return gzip.decompress(data)
+        with gzip.open(path) as file:
+            while part := file.read(_PART):
+                content.write(part)
+                if content.tell() > most:
+                    raise _too_large(f"more than {most / _GIB:.3g} GiB unpacked, and its cells", 8 * most, str(path))
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError("a whole gzip file", short(error), where=str(path), fix="copy the file again") from None
+    return content.getvalue()
+
+
+def read_regular(path: Path) -> bytes:
+    """The content of an ordinary file; a pipe or a device in its place is never waited for.
+
+    Raises:
+        InputError: something else lies there.
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise InputError("an ordinary file", "something else", str(path), "remove it")
+        return file.read()
+
+
+def memory_limit() -> int:
+    """Bytes that the content of one file may take.
+
+    Raises:
+        InputError: the environment variable says no number of GiB.
+    """
+    text = os.environ.get(MEMORY, "").strip() or "2"
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = math.nan
+    if not 0 < limit < 2**20:
+        raise InputError("a number of GiB", repr(text[:60]), MEMORY, f"for example {MEMORY}=8")
+    return int(limit * _GIB)
+
+
+def refuse_large(size: int, where: Text, what: str = "content") -> None:
+    """Refuse what would take more memory than the content of one file may, before any of it is made.
+
+    Raises:
+        InputError: it is larger; says by how much, and how to raise the limit.
+    """
+    if size > memory_limit():
+        raise _too_large(f"about {size // _GIB + 1:,} GiB", size, where, what)
+
+
+def _too_large(came: str, size: int, where: Text, what: str = "content") -> InputError:
+    fix = f"set the environment variable {MEMORY}={size // _GIB + 1} (GiB) if that is meant"
+    return InputError(f"{what} that takes at most {memory_limit() / _GIB:.3g} GiB of memory", came, where, fix)
 
 
 def short(error: BaseException | str) -> str:

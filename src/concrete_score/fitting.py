@@ -31,6 +31,7 @@ from concrete_score.training.events import Event, Finished, History
 from concrete_score.training.examples import Examples
 from concrete_score.training.patterns import BlankPatterns
 from concrete_score.training.recipe import Built, Recipe, TrainingSettings, sort_settings
+from concrete_score.training.sizes import refuse_too_large
 
 PIECES = {"model": "models", "objective": "objectives", "edges": "edges", "neighborhood": "neighborhoods"}
 """The pieces of a recipe that are asked for by name, and the registry's kind of each."""
@@ -279,6 +280,7 @@ def _begun(request: Request, say: Say) -> Job:
     missing = str(request.reading.get("missing") or codec.missing)
     states, valid, facts = _encoded(request, codec, data, missing, say)
     plan = Plan(codec.choose(recipe, settings), objects)
+    refuse_too_large(plan.recipe, plan.settings, codec.space)
     rows, valid = (states, valid) if valid is not None else hold_out(states, fraction, plan.settings.seed)
     plan = plan.fit_to_rows(rows, codec.space, valid, say)
     plain = {"recipe": plan.recipe.to_json(), "training": plan.settings.to_json()}
@@ -295,6 +297,7 @@ def _resumed(request: Request, stored: Run, say: Say) -> Job:
     config, plan = _continued(stored, recipe, settings, _fraction(request.valid_fraction))
     data = load_data(request.data, "train", request.data_dir, say, request.reading)
     codec = _same_codec(stored, data, request)
+    refuse_too_large(plan.recipe, plan.settings, codec.space)
     states, valid, facts = _encoded(request, codec, data, config["missing"], say)
     _refuse_other_data(stored, facts, str(request.data))
     parts = (states, valid) if valid is not None else hold_out(states, config["valid_fraction"], plan.settings.seed)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from narwhals.dependencies import is_pandas_dataframe, is_polars_dataframe
 from torch import Tensor
 
 from concrete_score import registry, runs
@@ -20,9 +21,11 @@ from concrete_score.answers import Explanation, Filled, Given, by_site, by_value
 from concrete_score.codecs import Codec
 from concrete_score.codecs.conditions import Condition
 from concrete_score.data.formats import Say
-from concrete_score.data.frame import Form, Frame
+from concrete_score.data.frame import DRAW, Form, Frame
+from concrete_score.data.natives import known_columns, put_back
 from concrete_score.defaults import FILLS, MISSING, TOP, UNKNOWN
 from concrete_score.errors import Command, InputError, Option, check_count, nearest
+from concrete_score.files import refuse_large
 from concrete_score.fitted import Drawn, Fitted, Progress
 from concrete_score.fitting import load_data
 from concrete_score.likelihood import Budget, LogLikelihood
@@ -311,19 +314,44 @@ class Model:
         """Data with their blanks filled: each by its most probable value given the cells that are there.
 
         Args:
-            data: with blanks (NaN, None, null); columns the model does not know pass unchanged.
+            data: with blanks (NaN, None, null); columns the model does not know, and cells that were not blank, come
+                back with the values and types they had.
             draws: that many completed copies instead, drawn: below one another, numbered by a first column ``draw``;
                 of arrays on a new first axis.
             fill: what fills a number or date: the ``mean`` of its distribution, on the column's grid, its ``median``
                 or its ``mode``.
             random_state: the model's own by default.
         """
-        found = self.fill(self.read(data, filling=True), draws, fill=fill, random_state=random_state)
+        given = self.read(self.known(data), filling=True)
+        return self.filled_in_kind(data, given, draws, fill=fill, random_state=random_state)
+
+    def known(self, data: Any) -> Any:
+        """A data frame without the columns that the model does not know; other data as they are."""
+        return known_columns(data, names) if (names := self._named_in(data)) else data
+
+    def filled_in_kind(self, data: Any, given: Given, draws: int | None = None, **how: Any) -> Any:
+        """As `impute`, for data whose `known` part was read with its blanks."""
+        names = self._named_in(data)
+        if draws is not None and DRAW in map(str, getattr(data, "columns", ())):
+            fix = ("rename it, or leave out ", Option("draws"))
+            raise InputError(f"a table without a column {DRAW!r}", "one that has it", given.data.where, fix)
+        found = self.fill(given, draws, **how)
         _warn(found.warnings)
+        if names:
+            return put_back(data, names, given.data.table, found.data.table, draws)
         filled = found.data.native()
         if draws is None and hasattr(filled, "iloc") and hasattr(data, "iloc"):
             filled.index = data.index
         return filled
+
+    def _named_in(self, data: Any) -> frozenset[str]:
+        """The names by which a pandas or polars frame has all columns of the model; none if it has not."""
+        if not (is_pandas_dataframe(data) or is_polars_dataframe(data)):
+            return frozenset()
+        names = {*self.codec.names, *(each.name for each in getattr(self.codec, "aside", ()))}
+        present = [str(name) for name in data.columns]
+        whole = set(self.codec.names) <= set(present) and len(set(present)) == len(present)
+        return frozenset(names) if whole else frozenset()
 
     def fill(
         self,
@@ -340,6 +368,7 @@ class Model:
         check_sampler(sampler)
         draws = None if draws is None else check_count(draws, Option("draws"))
         rows = given.rows
+        refuse_large(16 * (draws or 1) * rows.states.numel(), Option("draws"), "so many copies")
         filled = rows.states.long().expand(draws or 1, -1, -1).clone()
         holes = ~rows.observed.all(1)
         if not holes.any():

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from concrete_score.codecs import Codec
-from concrete_score.files import atomic
+from concrete_score.files import atomic, read_regular
 from concrete_score.fitted import Fitted
 from concrete_score.likelihood import exact_sampler
 from concrete_score.randomness import generator
@@ -39,7 +39,7 @@ def draw_grid(model: Any, codec: Codec, seed: int, count: int = COUNT) -> bytes 
 def kept_grids(run: Run) -> list[KeptGrid]:
     """The grids of a run, the earliest first; none for a run of a table."""
     found = ((_NAME.fullmatch(path.name), path) for path in (run.path / SAMPLES).glob("step-*.png"))
-    return sorted(KeptGrid(int(name[1]), path.read_bytes()) for name, path in found if name)
+    return sorted(KeptGrid(int(name[1]), read_regular(path)) for name, path in found if name)
 
 
 class GridKeeper:

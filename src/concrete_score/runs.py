@@ -12,19 +12,31 @@ A name in ``run.json`` is looked up in the registry, never imported from a path,
 
 import json
 import platform
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from concrete_score import __version__
 from concrete_score.errors import Command, InputError, Option
-from concrete_score.files import LOCK, canonical_json, digest, refuse_unwritable, short, write_text
+from concrete_score.files import (
+    LOCK,
+    canonical_json,
+    digest,
+    finite,
+    is_draft,
+    read_regular,
+    refuse_unwritable,
+    short,
+    write_text,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -45,6 +57,7 @@ SAMPLES = "samples"
 """Images drawn while the training went, one grid a file; for people, so none of them is verified."""
 KEPT = 2
 """Checkpoints kept."""
+_STEP = re.compile(r"\.step-[0-9]{8,}\.[0-9]+\.[0-9a-f]+\.draft\.safetensors$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +177,7 @@ class Run:
 
         best = {name.removeprefix("best/"): v for name, v in snapshot.tensors.items() if name.startswith("best/")}
         self.save_model(best, snapshot.state["best_step"])
-        state = {**snapshot.state, "metrics": self.journal.mark()}
+        state = {**snapshot.state, "metrics": {**self.journal.mark(), "loss": finite(self._history.loss)}}
         name = f"step-{snapshot.step:08d}.safetensors"
         write(self.path / CHECKPOINTS / name, TensorFile("checkpoint", self.id, snapshot.step, state, snapshot.tensors))
         for old in self.checkpoints()[:-KEPT]:
@@ -172,13 +185,23 @@ class Run:
 
     def rewind(self, snapshot: "Snapshot | None") -> None:
         """Make the directory what it was at a checkpoint: measurements cut back, half-written files removed."""
-        for leftover in [*self.path.glob(".*.draft*"), *(self.path / CHECKPOINTS).glob(".*.draft*")]:
+        for leftover in self._drafts():
             leftover.unlink()
-        mark = {"lines": 0, "digest": ""} if snapshot is None else dict(snapshot.state["metrics"])
+        mark: dict[str, Any] = {"lines": 0, "digest": ""} if snapshot is None else dict(snapshot.state["metrics"])
         self.journal.cut(mark)
+        self._history.loss = mark.get("loss")
         for path in self.checkpoints():
             if snapshot is not None and path.name > f"step-{snapshot.step:08d}.safetensors":
                 path.unlink()  # damaged: an older one is continued
+
+    def _drafts(self) -> list[Path]:
+        """What a killed writer of this run left half-written; nothing else, and nothing behind a link."""
+        stems = [Path(name).stem for name in (RUN, MODEL, METRICS, REPORT)]
+        folder = self.path / CHECKPOINTS
+        found = [path for path in self.path.glob(".*.draft*") if is_draft(path, stems)]
+        if not folder.is_symlink():
+            found += [path for path in folder.glob(".step-*.draft*") if _STEP.match(path.name)]
+        return [path for path in found if path.is_file() and not path.is_symlink()]
 
     def record(self, event: "Event") -> None:
         """Keep what a training reports: measurements in the journal, checkpoints in their files."""
@@ -286,7 +309,7 @@ def open(path: str | Path) -> Run:
     if not file.is_file():
         fix = ("make one with ", Command("fit"))
         raise InputError("a run directory, with its run.json", "none", where=str(path), fix=fix)
-    text = file.read_bytes()
+    text = read_regular(file)
     try:
         info = json.loads(text)
         stated = info["format"]
@@ -328,20 +351,23 @@ def train(
     from concrete_score.training.processes import rank
 
     snapshot, writes = run.checkpoint(), rank() == 0
-    built = built or run.recipe.build(run.space, run.settings)
-    if writes:
-        run.rewind(snapshot)
+    with untrusted(run) if snapshot is not None else nullcontext():
+        built = built or run.recipe.build(run.space, run.settings)
+        if writes:
+            run.rewind(snapshot)
+        events = training.train(
+            built.model,
+            built.objective,
+            rows,
+            run.settings,
+            valid,
+            start=snapshot,
+            device=device,
+            interrupted=interrupted,
+        )
+        first = next(events)  # a checkpoint is restored before it
     last: Any = None
-    for last in training.train(
-        built.model,
-        built.objective,
-        rows,
-        run.settings,
-        valid,
-        start=snapshot,
-        device=device,
-        interrupted=interrupted,
-    ):
+    for last in chain([first], events):
         if writes:
             run.record(last)
         show(last)
@@ -403,7 +429,7 @@ def _make_room(folder: Path, force: bool) -> None:
         return
     _refuse_foreign(folder)
     # Only what a run is made of is removed, run.json last: until then it is still a run.
-    parts = [*(folder / CHECKPOINTS).glob("*.safetensors"), *(folder / SAMPLES).glob("step-*.png")]
+    parts = [*(folder / CHECKPOINTS).glob("step-*.safetensors"), *(folder / SAMPLES).glob("step-*.png")]
     for file in [*parts, *(folder / name for name in (REPORT, MODEL, METRICS, RUN))]:
         file.unlink(missing_ok=True)
 

@@ -1,5 +1,6 @@
 """The promises every command keeps: exit codes, one line for a mistake, light start, and no stray control codes."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -7,7 +8,7 @@ import sys
 import click
 import pytest
 
-from concrete_score.cli.main import COMMANDS, main
+from concrete_score.cli.main import COMMANDS
 from concrete_score.cli.main import csm as group
 from concrete_score.errors import InputError
 
@@ -110,12 +111,16 @@ def test_ctrl_c_is_130(broken, csm):
     assert "Traceback" not in err
 
 
-def test_a_mistake_of_ours_is_not_hidden(broken):
-    from concrete_score.cli.main import main
-
+def test_a_mistake_of_ours_is_one_line_that_names_the_file_with_its_traceback(broken, csm, tmp_path, monkeypatch):
+    monkeypatch.setenv("CONCRETE_SCORE_LOGS", str(tmp_path / "logs"))
     broken(ZeroDivisionError("bug"))
-    with pytest.raises(ZeroDivisionError, match="bug"):
-        main(["list"])
+    code, out, err = csm("list")
+    (log,) = (tmp_path / "logs").iterdir()
+    assert (code, out) == (1, "")
+    what = "internal error (ZeroDivisionError: bug)"
+    assert err == f"error: {what}; the details are in {log}, please report it with that file\n"
+    assert "Traceback" in log.read_text()
+    assert "command: csm list" in log.read_text()
 
 
 def test_importing_the_package_and_asking_for_help_load_nothing_heavy():
@@ -175,10 +180,21 @@ def test_too_little_memory_is_one_line(csm, monkeypatch, error):
     assert "not enough memory" in err
 
 
-def test_other_faults_of_ours_are_not_hidden(monkeypatch):
+def test_without_a_place_for_its_log_a_mistake_of_ours_is_still_one_line(csm, monkeypatch):
     def ask(*words, **options):
         raise RuntimeError("a defect")
 
     monkeypatch.setattr("concrete_score.cli.main.csm.main", ask)
-    with pytest.raises(RuntimeError, match="a defect"):
-        main(["list"])
+    monkeypatch.setattr("concrete_score.cli.failure._folders", lambda: [])
+    code, out, err = csm("list")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "internal error (RuntimeError: a defect), and no log file could be written" in err
+
+
+@pytest.mark.parametrize("number", [errno.ENAMETOOLONG, errno.EACCES, errno.EROFS, errno.ENOENT])
+def test_a_path_that_cannot_be_is_a_mistake_of_the_caller(broken, csm, number):
+    broken(OSError(number, "cannot be", "o" * 1000))
+    code, out, err = csm("list")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.endswith("; check the path, or choose another\n")
+    assert len(err) < 500

@@ -7,7 +7,7 @@ import pytest
 from concrete_score.bench import Check
 from concrete_score.errors import InputError
 from concrete_score.experiments import Findings, Result, Settings
-from concrete_score.experiments.result import refuse_other_version
+from concrete_score.experiments.result import refuse_others
 
 FOUND = Findings(
     paper={"nltcs": -6.13, "gifts": {"connected": True}},
@@ -59,13 +59,28 @@ def test_all_files_and_nothing_else(tmp_path):
 def test_what_is_not_of_this_version_is_refused(tmp_path, content):
     (tmp_path / "a.json").write_text(content)
     with pytest.raises(InputError, match="force=True"):
-        refuse_other_version(tmp_path / "a.json", "0.1.0")
+        refuse_others(tmp_path, "a", "0.1.0", Settings())
 
 
 def test_same_version_and_empty_place_are_fine(tmp_path):
-    refuse_other_version(tmp_path / "a.json", "0.1.0")
-    (tmp_path / "a.json").write_text('{"version": "0.1.0"}')
-    refuse_other_version(tmp_path / "a.json", "0.1.0")
+    refuse_others(tmp_path, "a", "0.1.0", Settings())
+    (tmp_path / "a.json").write_text('{"version": "0.1.0", "seed": 0, "quick": false}')
+    refuse_others(tmp_path, "a", "0.1.0", Settings())
+
+
+@pytest.mark.parametrize("settings", [Settings(seed=1), Settings(quick=True)])
+def test_results_of_another_seed_or_size_are_refused(tmp_path, settings):
+    (tmp_path / "a.json").write_text('{"version": "0.1.0", "seed": 0, "quick": false}')
+    with pytest.raises(InputError, match=r"expected results of seed .*, got some of seed 0, full size"):
+        refuse_others(tmp_path, "a", "0.1.0", settings)
+
+
+def test_a_users_file_in_the_place_of_a_page_is_kept(tmp_path):
+    (tmp_path / "a.md").write_text("my notes")
+    with pytest.raises(InputError, match=r"a\.md: expected a new place for a, or its results, got a file that is none"):
+        refuse_others(tmp_path, "a", "0.1.0", Settings())
+    (tmp_path / "units.jsonl").write_text("")  # an experiment that was cut off goes on
+    refuse_others(tmp_path, "a", "0.1.0", Settings())
 
 
 def test_further_files_and_the_experiments_own_text(tmp_path):

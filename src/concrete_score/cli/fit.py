@@ -115,6 +115,7 @@ def fit(console: Console, /, out: Path, resume: bool, tensorboard: bool, no_repo
             _say_columns(job, console)
             if rank() == 0:
                 stack.enter_context(locked(out))
+                _refuse_changed(job, out)
             run = _create(job, out, console.force, device)
         with _interruptible() as interrupted, _peers(continue_command):
             found = _train(job, run, console, str(device), tensorboard, interrupted)
@@ -124,6 +125,15 @@ def fit(console: Console, /, out: Path, resume: bool, tensorboard: bool, no_repo
                 _write_report(job, run, found, device, console)
         elif found.ended.why == "interrupted":
             sys.exit(INTERRUPTED)
+
+
+def _refuse_changed(job: "Job", out: Path) -> None:
+    """Refuse to continue a run that another process replaced before this one became its only writer."""
+    from concrete_score import runs
+
+    if job.run is not None and runs.open(out).id != job.run.id:
+        fix = "run the command again"
+        raise InputError("the run that was opened", "another, written since by another process", str(out), fix)
 
 
 def _create(job: "Job", out: Path, force: bool, device: Any) -> "Run":

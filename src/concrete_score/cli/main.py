@@ -1,9 +1,10 @@
 """``csm``: how commands are found, and how each of them ends.
 
 Exit codes: 0 done; 2 bad input or usage, in one line on stderr; 1 any other failure; 130 on Ctrl-C. A mistake in the
-library itself shows its traceback.
+library itself is one line too, which names the file that holds its traceback.
 """
 
+import errno
 import io
 import os
 import signal
@@ -18,9 +19,24 @@ from typing import Any, NamedTuple, NoReturn
 import click
 
 from concrete_score import __version__
-from concrete_score.errors import InputError, printable
+from concrete_score.errors import InputError, bounded, printable
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+_MISPLACED = frozenset(
+    (
+        errno.EISDIR,
+        errno.ENOTDIR,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENAMETOOLONG,
+        errno.ELOOP,
+        errno.ENOENT,
+        errno.ENXIO,
+        errno.ENODEV,
+    )
+)
+"""Errors of a path that is the caller's mistake; a full disk is not."""
 
 
 class Listed(NamedTuple):
@@ -93,6 +109,7 @@ def csm(ctx: click.Context) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one command and leave with its exit code."""
+    _open_closed_streams()
     _escape_unprintable()
     _clean_up_on_sigterm()
     warnings.formatwarning = _plain_warning
@@ -107,13 +124,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     except click.Abort:
         _leave("interrupted", INTERRUPTED)
     except OSError as error:
-        # A folder where a file was meant, or one that is not theirs, is the caller's mistake; a full disk is not.
-        misplaced = isinstance(error, IsADirectoryError | NotADirectoryError | PermissionError)
-        _leave(_explain_os(error), MISUSED if misplaced else FAILED)
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
-            raise
-        _leave("not enough memory for what was asked; ask for less (rows, draws, units or a smaller batch)", FAILED)
+        misplaced = error.errno in _MISPLACED and error.filename is not None
+        _leave(_explain_os(error, misplaced), MISUSED if misplaced else FAILED)
+    except Exception as error:
+        if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "allocate memory" in str(error)):
+            _leave("not enough memory for what was asked; ask for less (rows, draws, units or a smaller batch)", FAILED)
+        from concrete_score.cli.failure import explain_failure
+
+        _leave(explain_failure(error, argv), FAILED)
     sys.exit(code or 0)
 
 
@@ -127,14 +145,15 @@ def _explain(error: click.ClickException) -> str:
     return f"{message} (see '{context.command_path} --help')" if context else message
 
 
-def _explain_os(error: OSError) -> str:
-    place = f": {error.filename}" if error.filename is not None else ""
-    return f"{error.strerror or error}{place}"
+def _explain_os(error: OSError, misplaced: bool = False) -> str:
+    place = f": {bounded(str(error.filename), 300)}" if error.filename is not None else ""
+    advice = "; check the path, or choose another" if misplaced else ""
+    return f"{error.strerror or error}{place}{advice}"
 
 
 def _leave(message: str, code: int) -> NoReturn:
     _drop_unwritable_output()
-    click.echo(f"error: {printable(message)}", err=True)
+    click.echo(f"error: {bounded(printable(message))}", err=True)
     sys.exit(code)
 
 
@@ -142,6 +161,17 @@ def _clean_up_on_sigterm() -> None:
     # Python ends at once on SIGTERM; an exception still removes what was being written.
     if current_thread() is main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+
+def _open_closed_streams() -> None:
+    # The first file opened would take the number of a stream that is closed, and receive what is printed.
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)
+            if handle != number:
+                os.dup2(handle, number)
+                os.close(handle)
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False, encoding="utf-8"))  # noqa: SIM115
 
 
 def _escape_unprintable() -> None:

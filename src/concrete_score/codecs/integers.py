@@ -15,7 +15,7 @@ class IntegersCodec(TableCodec):
     def from_json(cls, value: Any, where: str = "codec") -> TableCodec:  # type: ignore[override]
         sizes = value.get("sizes")
         right = isinstance(sizes, list) and all(type(size) is int and 0 < size <= LARGEST for size in sizes)
-        if not right or not sizes:
+        if not right or not sizes or sum(sizes) > 2**22:
             raise InputError(f"a list of sizes up to {LARGEST}", repr(sizes)[:60], where=f"{where}.sizes")
         columns = tuple(Categories(f"x{d}", INTEGER, tuple(range(size))) for d, size in enumerate(sizes))
         return TableCodec(columns, Form("npy", "<i8"), named=False)

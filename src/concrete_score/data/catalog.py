@@ -284,6 +284,8 @@ def fetch(
         InputError: the place cannot be reached, or what came is not what is on record; says which file to put where.
     """
     url = source_url(entry, base_url)
+    if not url.startswith(("https://", "http://")):
+        raise InputError("an address that begins with https:// or http://", repr(url[:60]), Option("url"))
     part = path.with_name(f"{path.name}.part")
     part.parent.mkdir(parents=True, exist_ok=True)
     say(f"downloading {url}")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from concrete_score.errors import InputError, Option, Part, nearest
+from concrete_score.files import refuse_large
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -38,6 +39,8 @@ _PARTS = 2**24
 """Bytes decoded at a time to see whether they are UTF-8."""
 _LOOKED_AT = 2**20
 """Bytes by which UTF-16 is recognized."""
+_SMALL, _CELL, _LINE = 2**20, 20, 64
+"""Bytes of text that need not be estimated, and what a cell and a line take beside their text."""
 _SHORTEST = 16
 """Fewer bytes do not tell UTF-16 without a mark from a binary file."""
 _WORD = re.compile(r"[^\s,;|\"]*[^\x00-\x7f][^\s,;|\"]*")
@@ -71,6 +74,7 @@ def as_utf8(data: bytes, where: str, encoding: str | None = None) -> Text:
     """
     if not data:
         raise InputError("a table", "an empty file", where=where, fix="give one with a header and rows")
+    refuse_large(_memory(data), where)
     if encoding is not None:
         return Text(_recoded(data, check_encoding(encoding), where))
     for mark, name in _MARKS:
@@ -80,6 +84,14 @@ def as_utf8(data: bytes, where: str, encoding: str | None = None) -> Text:
     if b"\x00" in data:
         return _without_mark(data, where)
     return Text(data) if _is_utf8(data) else _of_one_byte(data, where)
+
+
+def _memory(data: bytes) -> int:
+    """About how many bytes a text takes with its cells and lines."""
+    if len(data) < _SMALL:
+        return len(data)
+    cells = sum(data.count(mark) for mark in (b",", b";", b"\t", b"|", b" "))
+    return 2 * len(data) + _CELL * cells + _LINE * data.count(b"\n")
 
 
 def check_encoding(name: str) -> str:

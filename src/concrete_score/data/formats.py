@@ -11,10 +11,12 @@ import os
 import stat
 import sys
 import warnings
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from concrete_score.data.parquet import read_parquet
 from concrete_score.data.sequences import read_a2m, read_fasta, read_text, write_fasta, write_text
 from concrete_score.data.text import TextTable, read_arff
 from concrete_score.errors import InputError, Option
-from concrete_score.files import DAMAGED, atomic, read_bytes, refuse_existing, short
+from concrete_score.files import DAMAGED, atomic, read_bytes, refuse_existing, refuse_large, short
 
 STDIN = "-"
 READING = ("encoding", "header", "separator")
@@ -219,6 +221,7 @@ def _numpy_file(data: bytes, where: str) -> Iterator[Any]:
         # Old headers make numpy warn; the array is checked anyway.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            _check_numpy_sizes(data, where)
             loaded: Any = np.load(io.BytesIO(data), allow_pickle=False)
             if isinstance(loaded, np.ndarray):
                 yield loaded
@@ -235,6 +238,35 @@ def _numpy_file(data: bytes, where: str) -> Iterator[Any]:
         elif "pickle" in str(error):
             came, fix = "Python objects, which are never loaded", "save an array of numbers or text"
         raise InputError("a NumPy file of plain numbers or text", came, where=where, fix=fix) from None
+
+
+def _check_numpy_sizes(data: bytes, where: str) -> None:
+    """Refuse arrays that take too much memory, by the sizes their headers state, or that state more than there is.
+
+    Raises:
+        InputError: too large.
+        Exception: damaged.
+    """
+    if not data.startswith(b"PK"):
+        refuse_large(_stated_size(io.BytesIO(data), len(data)), where)
+        return
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = archive.infolist()
+        refuse_large(sum(member.file_size for member in members), where)
+        for member in members:
+            with archive.open(member) as file:
+                refuse_large(_stated_size(file, member.file_size), where)
+
+
+def _stated_size(file: Any, length: int) -> int:
+    """The bytes that an array and its cells take, by its header; there must be as many in ``length``."""
+    version = np.lib.format.read_magic(file)
+    read_header: Any = np.lib.format.read_array_header_1_0 if version[0] == 1 else np.lib.format.read_array_header_2_0
+    shape, _, kind = read_header(file)
+    cells = prod(shape)
+    if not kind.hasobject and file.tell() + cells * kind.itemsize != length:
+        raise ValueError(f"{length} bytes do not hold shape {shape} of {kind}")
+    return int(cells * max(kind.itemsize, 64 if kind.kind == "U" else 8))
 
 
 def _read_npy(data: bytes, where: str) -> Any:

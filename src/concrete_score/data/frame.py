@@ -134,7 +134,14 @@ class Frame:
             for series in self.table
         }
         backend: Any = kind
-        return nw.from_dict(columns, backend=backend).to_native()
+        found = nw.from_dict(columns, backend=backend).to_native()
+        if kind == "pandas":
+            import pandas as pd
+
+            for series in self.table:  # as floats, whole numbers beside blanks would lose digits
+                if series.dtype.is_integer() and series.null_count():
+                    found[series.name] = pd.array(series.to_list(), dtype="Int64")
+        return found
 
     def array(self) -> Array:
         """One array ``(N, D)``: of the numbers' own type where all cells fit it, else of text or objects."""

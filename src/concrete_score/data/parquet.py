@@ -16,10 +16,8 @@ import polars as pl
 
 from concrete_score.data.frame import Form, Frame, as_frame
 from concrete_score.errors import InputError
-from concrete_score.files import DAMAGED, short
+from concrete_score.files import DAMAGED, refuse_large, short
 
-LIMIT = 2**33
-"""Bytes that the cells of a table may take, by the sizes the file states."""
 _MAGIC = b"PAR1"
 _DEEPEST = 32
 _READING = Lock()
@@ -37,8 +35,7 @@ def read_parquet(data: bytes, where: str) -> Frame:
         size = _stated_size(data)
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError("a Parquet file", "a damaged one (sizes that do not add up)", where, DAMAGED) from None
-    if size > LIMIT:
-        raise InputError(f"a table of at most {LIMIT // 2**30} GiB", f"one of {size / 2**30:,.1f} GiB", where=where)
+    refuse_large(size, where)
     try:
         with _without_panics():
             table = pl.read_parquet(io.BytesIO(data), use_statistics=False, hive_partitioning=False)

@@ -10,6 +10,9 @@ from concrete_score.bench.checks import Check
 from concrete_score.errors import InputError, Option
 from concrete_score.files import atomic, write_json, write_text
 
+STORE = "units.jsonl"
+"""One line a finished unit: ``{name, version, quick, seed, options, seconds, result}``."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -127,20 +130,30 @@ class Result:
         return written
 
 
-def refuse_other_version(path: Path, version: str) -> None:
-    """Refuse to write over the results of another version.
+def refuse_others(folder: Path, name: str, version: str, settings: Settings) -> None:
+    """Refuse to write over the results of another version, seed or size, or over a file that is no result.
 
     Raises:
-        InputError: ``path`` exists and is not a result of ``version``.
+        InputError: such a file lies in ``folder``.
     """
+    path = folder / f"{name}.json"
+    fix = [("choose another ", Option("out")), (Option("force", True), " to replace them")]
+    strays = sorted(each for each in folder.glob(f"{name}.*") if each.suffix in (".md", ".png"))
+    if strays and not path.exists() and not (folder / STORE).exists():
+        raise InputError(f"a new place for {name}, or its results", "a file that is none", str(strays[0]), fix)
     if not path.exists():
         return
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["version"]
-    except (ValueError, KeyError, TypeError):
-        found = "unknown"
-    if found != version:
-        refuse_version(found, version, str(path))
+        found = json.loads(path.read_text(encoding="utf-8"))
+        stated, rest = found["version"], (found.get("seed"), found.get("quick"))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        stated, rest = "unknown", (None, None)
+    if stated != version:
+        refuse_version(str(stated)[:60], version, str(path))
+    wanted = (settings.seed, settings.quick)
+    if rest != wanted:
+        asked, came = (f"seed {seed}, {'quick' if quick else 'full'} size" for seed, quick in (wanted, rest))
+        raise InputError(f"results of {asked}", f"some of {came}", str(path), fix)
 
 
 def refuse_version(found: str, version: str, where: str) -> NoReturn:

@@ -13,12 +13,9 @@ from typing import Any
 
 from concrete_score import __version__
 from concrete_score.errors import InputError
-from concrete_score.experiments.result import Result, Settings, refuse_other_version, refuse_version
+from concrete_score.experiments.result import STORE, Result, Settings, refuse_others, refuse_version
 from concrete_score.files import finite
 from concrete_score.registry import load
-
-STORE = "units.jsonl"
-"""One line a finished unit: ``{name, version, quick, seed, options, seconds, result}``."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +37,14 @@ def reproduce(name: str, settings: Settings, out: str | Path = "results", *, for
     """Run one experiment and write its files to ``out/name``.
 
     Raises:
-        InputError: the name is not registered, or ``out/name`` holds another version's results and not ``force``.
+        InputError: the name is not registered, or ``out/name`` holds results of another version, seed or size, or files
+            of somebody else, and not ``force``.
     """
     run = load("experiments", name)
     folder = Path(out) / name
     if not force:
         # Before the work, which may take hours.
-        refuse_other_version(folder / f"{name}.json", __version__)
+        refuse_others(folder, name, __version__, settings)
     start, stored = perf_counter(), replace(settings, store=folder, force=force)
     findings = run(stored)
     # What was done before an interruption was done all the same.

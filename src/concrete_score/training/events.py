@@ -90,16 +90,17 @@ class History:
 
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []
-        self._loss: float | None = None
+        self.loss: float | None = None
+        """The last one reported, which a resumed run must know: the next line may come before the next report."""
 
     def see(self, event: Event) -> dict[str, Any] | None:
         """The line that an event adds, if any."""
         line: dict[str, Any] | None = None
         match event:
             case Progress():
-                self._loss = event.loss
+                self.loss = event.loss
             case Validated():
-                line = {"step": event.step, "loss": self._loss, "valid": event.value, "best_step": event.best_step}
+                line = {"step": event.step, "loss": self.loss, "valid": event.value, "best_step": event.best_step}
             case WentBack():
                 back = {"went_back_to": event.to_step, "rate": event.rate, "why": event.reason}
                 line = {"step": event.step, **back}

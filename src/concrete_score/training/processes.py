@@ -16,12 +16,25 @@ if TYPE_CHECKING:
 
 def world_size() -> int:
     """How many processes the launcher says there are."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    return _number("WORLD_SIZE", 1, least=1)
 
 
 def rank() -> int:
     """This process's number; 0 writes files and messages."""
-    return int(os.environ.get("RANK", "0"))
+    return _number("RANK", 0, least=0)
+
+
+def _number(name: str, default: int, least: int) -> int:
+    """A number that a launcher says in the environment.
+
+    Raises:
+        InputError: it says something else.
+    """
+    text = os.environ.get(name, str(default))
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) >= least):
+        fix = f"unset {name}, or start with torchrun"
+        raise InputError(f"a whole number of at least {least}", repr(text[:60]), name, fix)
+    return int(text)
 
 
 def connect(device: str | torch.device = "cpu") -> "Fabric":

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from concrete_score import registry
 from concrete_score.defaults import BATCH_SIZE, MODEL, OBJECTIVE
-from concrete_score.errors import InputError, Option, nearest
+from concrete_score.errors import InputError, Option, bounded, nearest
 from concrete_score.neighborhoods.sampled import SamplableDensity
 from concrete_score.protocols import Objective, Proposal
 from concrete_score.randomness import generator
@@ -81,11 +81,11 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
             value = getattr(self, name)
-            if value is not None and not (isfinite(value) and value >= least):
-                raise InputError(f"a number of at least {least}", str(value), where=name)
+            if value is not None and not (_usable(value) and value >= least):
+                raise InputError(f"a number of at least {least}", bounded(str(value), 60), where=name)
         for name in ("lr", "clip_norm", "minutes", "checkpoint_seconds"):
             value = getattr(self, name)
-            if value is not None and not (isfinite(value) and value > 0):
+            if value is not None and not (_usable(value) and value > 0):
                 raise InputError("a number above 0", str(value), where=name)
         for name in ("average", "shrink"):
             value = getattr(self, name)
@@ -158,12 +158,22 @@ _LEAST = {
 }
 
 
+def _usable(value: int | float) -> bool:
+    """Whether a number is finite, and small enough to be counted with."""
+    try:
+        return isfinite(value) and abs(value) < 2**63
+    except OverflowError:
+        return False
+
+
 def _read(name: str, value: Any, kind: str) -> Any:
     """A value of the field's kind, from itself or from its text."""
     if isinstance(value, str) and not kind.startswith("<class 'str'>"):
         value = parse_value(value)
     if value is None and "None" in kind:
         return None
+    if isinstance(value, int) and not _usable(value):
+        raise InputError("a number below 2^63", bounded(repr(value), 60), where=name)
     if "float" in kind and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     if "int" in kind and "float" not in kind and isinstance(value, int) and not isinstance(value, bool):
@@ -171,7 +181,7 @@ def _read(name: str, value: Any, kind: str) -> Any:
     if "str" in kind and isinstance(value, str):
         return value
     wanted = "a word" if "str" in kind else "a number" if "float" in kind else "a whole number"
-    raise InputError(wanted, repr(value), where=name)
+    raise InputError(wanted, bounded(repr(value), 100), where=name)
 
 
 def parse_value(text: str) -> Any:
@@ -184,7 +194,7 @@ def parse_value(text: str) -> Any:
         return None
     try:
         return json.loads(text, parse_constant=lambda _: text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -343,7 +353,10 @@ def sort_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
         if key in TrainingSettings.names():
             training[key] = value
         elif dot and piece in _OPTIONS and name:
-            recipe.setdefault(f"{piece}_options", {})[name] = parse_value(value) if isinstance(value, str) else value
+            chosen = parse_value(value) if isinstance(value, str) else value
+            if isinstance(chosen, int) and not _usable(chosen):
+                raise InputError("a number below 2^63", bounded(str(value), 60), where=key)
+            recipe.setdefault(f"{piece}_options", {})[name] = chosen
         elif key == "noise":
             recipe["noise"] = value
         else:

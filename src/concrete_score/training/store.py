@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from concrete_score.errors import InputError
-from concrete_score.files import atomic, canonical_json, finite, write_text
+from concrete_score.files import atomic, canonical_json, finite, read_regular, write_text
 
 _SIZE = 8
 """Bytes that say how long the header is."""
@@ -58,7 +58,7 @@ def read(path: Path, kind: str, id: str) -> TensorFile:
     Raises:
         InputError: it is damaged, of another kind, or belongs to another run; the file is named.
     """
-    data = path.read_bytes()
+    data = read_regular(path)
     try:
         metadata, tensors = _parse(data)
         found = metadata.pop("sha256")
@@ -169,7 +169,7 @@ class Journal:
     def _whole_lines(self) -> list[bytes]:
         if not self.path.exists():
             return []
-        return [line for line in self.path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+        return [line for line in read_regular(self.path).splitlines(keepends=True) if line.endswith(b"\n")]
 
     def _refusal(self, came: str) -> InputError:
         return InputError(
