@@ -96,7 +96,7 @@ def into_polars(rng: random.Random, folder: Path, model: Any) -> str:
     names = rng.sample(sorted(others), rng.randint(1, 5))
     rows = pl.DataFrame(
         {
-            "a": [rng.choice(("x", "y", None)) for _ in range(3)],
+            "a": pl.Series([rng.choice(("x", "y", None)) for _ in range(3)], dtype=pl.String),
             "b": [1, 2, 3],
             **{name: others[name] for name in names},
         }

@@ -40,10 +40,9 @@ HELD_OUT, JUDGES = 10, 20
 """One in so many examples is held out; one in so many of the others chooses among a training's checkpoints."""
 ROWS, DRAWS, SHOWN = 1_000, 32, 4
 """Held-out examples at most, draws of the bound of each, and samples shown."""
-SMALL = {"width": 96, "depth": 3}
 SETS: Mapping[str, Mapping[str, Any]] = {
-    "names": {"model": SMALL, "training": {"steps": 3_000, "batch_size": 128}},
-    "tinyshakespeare": {"window": 128, "model": SMALL, "training": {"steps": 3_000, "batch_size": 32}},
+    "names": {"training": {"steps": 4_000, "batch_size": 128}},
+    "tinyshakespeare": {"window": 128, "training": {"steps": 4_000, "batch_size": 32}},
     "planted": {"model": {"width": 32, "depth": 2}, "training": {"steps": 300, "batch_size": 64, "lr": 3e-3}},
 }
 """How each text is cut into examples, and how long both transformers learn."""
