@@ -325,7 +325,7 @@ def build_piece(builder: Callable[..., Any], pieces: Mapping[str, Any], options:
                 fix: Any = Option("set", {f"{where}.NAME": "VALUE"})
             else:  # a neighborhood is known by its name alone
                 fix = "choose one that needs none, or build it in Python"
-            raise InputError(f"the options of this {where}", reason, where, fix) from None
+            raise InputError(f"the options of this {where}", bounded(reason, 300), where, fix) from None
         raise
 
 
