@@ -142,6 +142,30 @@ def test_the_bound_given_some_sites_is_that_of_the_others():
     assert abs(drawn.mean() - exact) < 4 * drawn.std() / 3000**0.5
 
 
+def test_the_mean_over_whole_orders_is_unbiased_for_the_density_and_closer_the_more_orders():
+    space = Space((2, 3, 2))
+    model = network(absorbing(space, 4))
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight *= 3  # orders that say clearly different things
+    chain, x, random = AnyOrder(model), torch.tensor([1, 2, 0]), torch.Generator().manual_seed(0)
+    exact = chain.log_density()[space.index(x)]
+    rows = x.expand(3000, -1)
+    once, often = (chain.over_orders(rows, random, orders) for orders in (1, 8))
+    for drawn in (once, often):
+        assert abs(drawn.exp().mean() - exact.exp()) < 4 * drawn.exp().std() / 3000**0.5
+        assert drawn.mean() < exact + 4 * drawn.std() / 3000**0.5
+    plain = chain.estimate(rows, random, 3)
+    assert abs(once.mean() - plain.mean()) < 4 * (once.var() + plain.var()).sqrt() / 3000**0.5
+    assert once.mean() + 4 * once.std() / 3000**0.5 < often.mean()
+    blank = torch.tensor([True, False, True]).expand(3000, -1)  # two cells, two orders
+    hidden = torch.tensor([[True, True, True], [False, True, True], [True, True, False]])
+    probs = model.clean_log_probs(model.noise.hide(x.expand(3, -1), hidden)).exp()
+    both = (probs[0, 0, 1] * probs[1, 2, 0] + probs[0, 2, 0] * probs[2, 0, 1]) / 2
+    drawn = chain.over_orders(rows, random, 2, observed=blank).exp()
+    assert abs(drawn.mean() - both) < 4 * drawn.std() / 3000**0.5
+
+
 @pytest.mark.parametrize("clamped", [None, 1])
 def test_one_site_a_pass_draws_the_ideal_distribution(clamped):
     space, n = Space((2, 3, 2)), 20_000
