@@ -165,7 +165,7 @@ def read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     content, most = io.BytesIO(), memory_limit() // 4  # reading a text takes about four times its size
     try:
-        with gzip.open(path) as file:
+        with gzip.open(io.BytesIO(path.read_bytes())) as file:
             while part := file.read(_PART):
                 content.write(part)
                 if content.tell() > most:
@@ -181,9 +181,11 @@ def read_regular(path: Path) -> bytes:
     Raises:
         InputError: something else lies there.
     """
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise InputError("an ordinary file", "something else", str(path), "remove it")
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise InputError("an ordinary file", "something else", str(path), "remove it")
+    with os.fdopen(handle, "rb") as file:
         return file.read()
 
 

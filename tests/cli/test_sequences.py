@@ -31,7 +31,7 @@ def test_a_family_goes_through_every_command(family, csm, misused):
         assert outcome.code == 0, outcome.err
         return json.loads(outcome.out)
 
-    options = ["--set", "batch_size=64", "--steps", "300", "--weights", "identity=0.9"]
+    options = ["--set", "batch_size=64", "--steps", "1500", "--weights", "identity=0.9"]
     found = answer("fit", family / "family.a2m", "--out", run, *options)
     assert (found["model"], found["objective"]) == ("potts", "pseudo_likelihood")
     shown = answer("show", run, "--contacts", family / "contacts.png")

@@ -122,6 +122,7 @@ class MixedConditioner:
         model: the mixture.
         subject: what a row is called in warnings and errors.
 
+    >>> from concrete_score import Space
     >>> from concrete_score.models.mixture import MixtureModel
     >>> model = MixtureModel(Space.bits(4), generator=torch.Generator().manual_seed(0)).requires_grad_(False)
     >>> x, known = torch.tensor([[0, 0, 0, 1]]), torch.tensor([[False, False, False, True]])

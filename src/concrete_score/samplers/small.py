@@ -87,6 +87,6 @@ class DenseStep(NamedTuple):
 def _log_product(norm: Floats) -> Doubles:
     """``Σ_d log norm`` ``(D, C) -> (C,)``: logarithms are what costs, so four sites are multiplied first."""
     fours = len(norm) // 4
-    product: Floats = np.multiply.reduce(norm[: 4 * fours].reshape(4, fours, -1))
+    product: Floats = np.multiply.reduce(norm[: 4 * fours].reshape(4, fours, norm.shape[1]))
     found: Doubles = np.add.reduce(np.log(product, out=product), dtype=np.float64)
     return found + np.log(norm[4 * fours :]).sum(0) if len(norm) % 4 else found
