@@ -64,6 +64,7 @@ def test_every_dependency_has_its_line_and_no_line_lacks_its_dependency():
     assert sorted(listed) == sorted(set(names))
 
 
+@pytest.mark.slow
 def test_what_the_readme_quotes_is_what_the_demo_says():
     from concrete_score.cli.demo import render
     from concrete_score.experiments.demo import run

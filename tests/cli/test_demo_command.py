@@ -46,6 +46,7 @@ def test_text_tells_the_pieces_and_ends_with_three_commands(csm):
     ]
 
 
+@pytest.mark.slow
 def test_out_is_written_whole_and_never_over_what_is_there(csm, misused, tmp_path):
     place = tmp_path / "new" / "place"
     assert csm("demo", "--out", str(place)).code == 0

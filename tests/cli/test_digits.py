@@ -9,6 +9,7 @@ import pytest
 from concrete_score.cli.main import main
 from concrete_score.data import load
 
+pytestmark = pytest.mark.slow
 STEPS, DRAWS, BLOCKS = 600, 600, 12
 HALF = 4
 

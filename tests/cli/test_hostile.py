@@ -112,6 +112,7 @@ def test_a_closed_stream_is_no_traceback(tmp_path, closed):
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 3
 
 
+@pytest.mark.slow
 def test_without_docstrings_and_asserts(tmp_path):
     run = clinic_run(tmp_path / "run")
     done = run_python(

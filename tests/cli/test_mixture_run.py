@@ -24,6 +24,7 @@ def table(tmp_path):
     return str(path)
 
 
+@pytest.mark.slow
 def test_all_commands_answer(csm, table, tmp_path):
     run = str(tmp_path / "run")
     code, out, err = csm("fit", table, "--out", run, "--model", "mixture", "--steps", "12", "--json")

@@ -41,6 +41,7 @@ def piped(first, second):
     return out
 
 
+@pytest.mark.slow
 def test_what_is_sampled_can_be_fitted_and_sampled_again(run, csm, tmp_path):
     again = str(tmp_path / "again")
     out = piped(("sample", run, "-n", "300", "--quiet"), ("fit", "-", "--out", again, *SMALL, "--json"))

@@ -60,6 +60,7 @@ def test_on_few_draws_a_cycle_fails_and_the_complete_graph_does_not():
     assert ring["empty"] > 0
 
 
+@pytest.mark.slow
 def test_the_figure_and_its_checks(monkeypatch):
     monkeypatch.setattr(figure6, "QUICK", TINY)
     monkeypatch.setattr(figure6, "ROWS", (1_000, 2_000))

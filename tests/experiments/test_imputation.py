@@ -16,6 +16,7 @@ def some_table(rows=1000, seed=0):
     return pl.DataFrame({"a": a, "b": 2 * a + 0.1 * rng.normal(size=rows), "kind": [f"k{each}" for each in kind]})
 
 
+@pytest.mark.slow
 def test_a_small_table_is_filled_as_well_as_by_others(tmp_path):
     found = imputation.run(Settings(quick=True, store=tmp_path))
     # Seconds are for a quiet machine.

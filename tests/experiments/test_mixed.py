@@ -1,11 +1,13 @@
 """Tables with numbers and blanks, small: errors that are judged, and blanks that follow their rows."""
 
 import polars as pl
+import pytest
 
 from concrete_score.experiments import mixed
 from concrete_score.experiments.result import Settings
 
 
+@pytest.mark.slow
 def test_sampled_rows_are_near_the_training_rows(data_dir, tmp_path):
     found = mixed.run(Settings(quick=True, store=tmp_path))
     assert [str(check) for check in found.checks if not check.ok] == []

@@ -78,6 +78,7 @@ def test_written_plainly_an_rbm_anneals_alike():
     assert (means[0] - means[1]).abs().max() < 5 * (0.5 / 20_000) ** 0.5
 
 
+@pytest.mark.slow
 def test_the_group_of_samplers_has_a_figure_a_problem():
     assert [suite.MEMBERS[name] for name in suite.chosen(["samplers"])] == list(problems.PROBLEMS)
     check = efficiency.best_over_textbook("ising_0.3", efficiency.QUICK, problems.SMALL)

@@ -1,9 +1,12 @@
 """Text by masked diffusion, small: a planted language."""
 
+import pytest
+
 from concrete_score.experiments import sequences
 from concrete_score.experiments.result import Settings
 
 
+@pytest.mark.slow
 def test_a_planted_language_is_learned_and_filled_in(tmp_path):
     found = sequences.run(Settings(quick=True, store=tmp_path))
     assert [str(check) for check in found.checks if not check.ok] == []

@@ -1,5 +1,6 @@
 """Known truths and planted mistakes, small: the figures a newcomer relies on."""
 
+import pytest
 import torch
 
 from concrete_score.experiments import tables
@@ -11,6 +12,7 @@ from concrete_score.spaces import Space
 from concrete_score.targets.bayesian_network import asia
 
 
+@pytest.mark.slow
 def test_known_truths_are_approached(tmp_path):
     found = tables.run(Settings(quick=True, store=tmp_path))
     assert [str(check) for check in found.checks if not check.ok] == []

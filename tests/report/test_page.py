@@ -145,6 +145,7 @@ def test_strange_names_do_nothing(tmp_path):
     assert "\\x1b[31m" in read.text
 
 
+@pytest.mark.slow
 def test_a_thousand_columns_make_a_small_page_that_says_what_is_left_out(tmp_path):
     names = [f"column {d} {'long' * 30}" for d in range(1000)]
     page = render(subject_of(tmp_path, cases.table(names, rows=60)))
