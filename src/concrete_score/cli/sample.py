@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from concrete_score.fitted import Drawn
-    from concrete_score.model import Model
+    from concrete_score.model import LeaveBlanks, Model
     from concrete_score.samplers.annealed import Stage
 
 CHAINS, STAGES = 8, 12
@@ -99,9 +99,7 @@ def sample(
     model = open_model(path, console)
     codec = model.codec
     console.refuse_output(out, codec.kind, codec.output_format)
-    leave_blanks = model.blanker() if blanks else None
-    if blanks and leave_blanks is None:
-        console.say(f"nothing was blank in training: all {codec.noun} are complete")
+    leave_blanks = _blanker(console, model) if blanks else None
     way = None if trajectory is None else Trajectory.of(model, trajectory, console)
     with ExitStack() as stack:
         parts = model.sample_parts(
@@ -129,6 +127,14 @@ def sample(
             whole = type(drawn[0]).join(drawn)
             console.put([whole], out, codec.noun)
             console.give(whole.to_json(), str)
+
+
+def _blanker(console: Console, model: "Model") -> "LeaveBlanks | None":
+    """What leaves cells blank; a note where nothing was blank in training."""
+    found = model.blanker()
+    if found is None:
+        console.say(f"nothing was blank in training: all {model.codec.noun} are complete")
+    return found
 
 
 def _say_how(console: Console, model: "Model", first: "Drawn", count: int) -> None:

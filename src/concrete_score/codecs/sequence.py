@@ -83,7 +83,7 @@ class SequenceCodec(Codec):
 
     @property
     def output_format(self) -> str:
-        """FASTA, or text."""
+        """FASTA for sequences with names, text for lines without."""
         return "text" if self.form == "text" else "fasta"
 
     @property

@@ -80,7 +80,7 @@ class Text(NamedTuple):
         return (place >= length // 3) & (place < 2 * length // 3)
 
     def show(self, states: Tensor) -> list[str]:
-        """Examples for reading."""
+        """Examples as their characters; planted ones as letters from a to e."""
         if self.codec is None:
             return ["".join("abcde"[value] for value in row) for row in states.tolist()]
         return list(self.codec.decode(states).texts)

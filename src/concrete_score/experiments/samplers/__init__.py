@@ -124,7 +124,7 @@ def checks(rows: Rows, titles: Mapping[str, str], more: Mapping[str, Any]) -> It
 
 
 def text(rows: Rows, titles: Mapping[str, str], more: Mapping[str, Any]) -> str:
-    """Tables for reading."""
+    """A table of every problem's kernels, what steps cost, and sentences about the rest."""
     parts = [
         "## Effective draws over a textbook DMALA loop's",
         "Of the energy and of the slow statistic, a second of processor time and a pass; autocorrelation times τ in "
