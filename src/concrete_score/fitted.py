@@ -29,6 +29,7 @@ from concrete_score.samplers.from_noise import Watch, from_noise
 from concrete_score.samplers.guided import Autoregressive
 from concrete_score.samplers.mixed import MixedConditioner, conditioner_of
 from concrete_score.samplers.sources import Source, source
+from concrete_score.samplers.weighted import TOLD
 from concrete_score.spaces import Space, check_query, check_same_space
 
 Progress = Callable[[int, int], None]
@@ -373,8 +374,12 @@ class Fitted:
     def conditional_probs(
         self, states: Any, observed: Any, generator: torch.Generator, sampler: str | None = None
     ) -> Cells:
-        """The distribution of every blank cell given the observed ones of its row, by row and site."""
-        parts = [found.cells for found in self._conditioner(sampler).cells(states, observed, generator)]
+        """The distribution of every blank cell given the observed ones of its row, by row and site.
+
+        Told by `TOLD` times the draws that `impute` fills a blank by.
+        """
+        conditioner = self._conditioner(sampler)
+        parts = [found.cells for found in conditioner.cells(states, observed, generator, effort=TOLD)]
         row, site, log_probs = (torch.cat(column) for column in zip(*parts, strict=True))
         order = (row * self.space.num_sites + site).argsort()
         return Cells(row[order], site[order], log_probs[order])

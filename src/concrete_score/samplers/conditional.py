@@ -140,9 +140,16 @@ class Conditioner:
         return Completed(states, tally.method, tally.warnings(draws))
 
     def cells(
-        self, x: Any, observed: Any, generator: torch.Generator, progress: Progress | None = None
+        self, x: Any, observed: Any, generator: torch.Generator, progress: Progress | None = None, effort: int = 1
     ) -> Iterator[Found]:
         """The distribution of every blank cell, those of some rows at a time; the last one carries all warnings.
+
+        Args:
+            x: ``(N, D)``; what it holds in blank cells is ignored.
+            observed: bool ``(N, D)``.
+            generator: all randomness.
+            progress: called with the rows done and all rows.
+            effort: times as many completions are listed, or drawn, as fill a blank well enough; a power of two.
 
         Raises:
             Impossible: a row whose observed cells have probability zero.
@@ -150,7 +157,7 @@ class Conditioner:
         rows, known = check_query(x, observed, self.space)
         tally = _Tally(self.subject)
         # In an order's own direction weights are all equal, and weighted draws take fewer passes than its averages.
-        methods = self._choose(LISTED_FOR_CELLS)
+        methods = self._choose(LISTED_FOR_CELLS * effort, effort)
         for method, part in self._shares(methods, known, ("closed_form", "enumeration", "importance")):
             with in_rows(part, self.subject):
                 for spread in method.cells(rows[part], known[part], generator):
@@ -195,16 +202,16 @@ class Conditioner:
     def _methods(self) -> tuple[ConditionalMethod, ...]:
         return self._choose(LISTED)
 
-    def _choose(self, listed: int) -> tuple[ConditionalMethod, ...]:
+    def _choose(self, listed: int, effort: int = 1) -> tuple[ConditionalMethod, ...]:
         """Methods in the order of their trial; an autoregressive model's rows of ``listed`` completions are listed."""
         if self.method is not None:
             return (self.method,)
         if self.sampler is None:
-            return self._by_default(listed)
+            return self._by_default(listed, effort)
         named = {"exact": self._exact, "ancestral": self._own}
         return named[self.sampler]() if self.sampler in named else (self._chains(self.sampler),)
 
-    def _by_default(self, listed: int) -> tuple[ConditionalMethod, ...]:
+    def _by_default(self, listed: int, effort: int) -> tuple[ConditionalMethod, ...]:
         if isinstance(self.model, Conditionals):
             return (ClosedForm(self.model),)
         density, propose = self._enumerated, getattr(self.model, "propose_given", None)
@@ -212,7 +219,7 @@ class Conditioner:
             () if density is None else (Enumeration(density, self._limit(density, listed)),)
         )
         if propose is not None:
-            return (*self._orders(), *counted, ImportanceResampling(self.model, propose))
+            return (*self._orders(), *counted, ImportanceResampling(self.model, propose, effort))
         return (*counted, self._chains(default_kernel(self.model)))
 
     def _exact(self) -> tuple[ConditionalMethod, ...]:

@@ -223,6 +223,8 @@ class ImportanceResampling(_Averaged):
 
     model: Any
     propose: Propose
+    effort: int = 1
+    """Times as many draws that tell the distribution of a blank."""
     name: ClassVar[str] = "importance"
 
     def serves(self, observed: Known) -> Tensor:
@@ -241,7 +243,7 @@ class ImportanceResampling(_Averaged):
         replicas = torch.where(passes > 0, PASSES // passes.clamp_min(1), 0).clamp_max(REPLICAS)
         many = replicas < FEWEST if isinstance(self.model, Autoregressive) else torch.zeros_like(passes).bool()
         # In powers of two, so that there are few groups.
-        replicas = 2 ** replicas.clamp_min(FEWEST).double().log2().floor().long()
+        replicas = self.effort * 2 ** replicas.clamp_min(FEWEST).double().log2().floor().long()
         for draws in sorted(set(replicas[~many].tolist())):
             for piece in self._draw(
                 (~many & (replicas == draws)).nonzero().squeeze(-1), x, observed, draws, generator, 1
@@ -251,7 +253,7 @@ class ImportanceResampling(_Averaged):
         for part in _parts(len(left), int(passes.max()), PART) if len(left) else ():
             rows = left[part]
             with in_rows(rows):
-                found = weigh_blanks(self.model, x[rows], observed[rows], generator)
+                found = weigh_blanks(self.model, x[rows], observed[rows], generator, self.effort)
             cells = Cells(rows[found.row], found.site, found.log_probs)
             yield Spread(rows, cells, torch.stack([found.effective, found.proposed], -1))
 

@@ -162,7 +162,7 @@ class MixedConditioner:
 
     @torch.no_grad()
     def cells(
-        self, x: Any, observed: Any, generator: torch.Generator, progress: Progress | None = None
+        self, x: Any, observed: Any, generator: torch.Generator, progress: Progress | None = None, effort: int = 1
     ) -> Iterator[Found]:
         """The distribution of every blank cell, those of some rows at a time; the last one carries all warnings."""
         rows, known = check_query(x, observed, self.model.space)
@@ -175,7 +175,8 @@ class MixedConditioner:
                 if not len(at):
                     continue
                 place = part[at]
-                for found in self._conditioner(member, place).cells(rows[place], known[place], generator):
+                answered = self._conditioner(member, place).cells(rows[place], known[place], generator, effort=effort)
+                for found in answered:
                     row = at[found.cells.row]
                     table[row, found.cells.site] += (share[row, m, None] + found.cells.log_probs).exp()
                     answers.append(found._replace(cells=Cells(*(each[:0] for each in found.cells))))

@@ -25,10 +25,12 @@ from concrete_score.samplers.completions import CELLS, Impossible, Known, Rows
 DRAWS, MORE = 16, 2
 """Draws of each row in the first round, and how many times as many in each further one: powers of two, for points of a
 Sobol sequence are spread evenly in such numbers."""
-EFFECTIVE = 8.0
+EFFECTIVE = 8
 """Draws are enough if they count for so many, ``(Σw)² / Σw²``; evenly spread ones are worth more than that says."""
 ROUNDS = 6
 """At most: 1,008 draws of a row."""
+TOLD = 8
+"""Times as many draws tell a distribution that is reported as fill a blank by its most probable value or its mean."""
 SMOOTHING = 2.0
 """What the distributions that a blank was drawn from count beside the draws, in draws. They know more values than the
 draws met, and less of what was observed after the blank."""
@@ -52,8 +54,15 @@ class Weighed(NamedTuple):
 
 
 @torch.no_grad()
-def weigh_blanks(model: Any, x: Rows, observed: Known, generator: torch.Generator) -> Weighed:
+def weigh_blanks(model: Any, x: Rows, observed: Known, generator: torch.Generator, effort: int = 1) -> Weighed:
     """The distribution of every blank of some rows ``(R, D)``, each with a blank at least.
+
+    Args:
+        model: with ``propose_given``.
+        x: ``(R, D)``; what it holds in blank cells is ignored.
+        observed: bool ``(R, D)``.
+        generator: all randomness.
+        effort: times the draws of each round, and the number that they must count for; a power of two.
 
     Raises:
         Impossible: a row none of whose draws has any weight.
@@ -71,11 +80,11 @@ def weigh_blanks(model: Any, x: Rows, observed: Known, generator: torch.Generato
     paid = len(x) * DRAWS // 16
     pairs = model.sample(min(paid, ROWS), generator) if paid >= LEAST else x[:0]
     tally = _Tally.empty(model, x, observed, LookAhead.of(pairs, model.space, model.order))
-    active, draws = torch.arange(len(x), device=x.device), DRAWS
+    active, draws = torch.arange(len(x), device=x.device), DRAWS * effort
     for _ in range(ROUNDS):
         for rows in torch.split(active, max(1, CELLS // (draws * x.shape[1]))):
             tally.add(rows, draws, generator)
-        active = (tally.effective < EFFECTIVE).nonzero().squeeze(-1)
+        active = (tally.effective < EFFECTIVE * effort).nonzero().squeeze(-1)
         draws *= MORE
         if not len(active):
             break
