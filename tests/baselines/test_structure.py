@@ -137,3 +137,21 @@ def test_many_rows_are_drawn_from_and_others_refused():
     assert sum(map(len, learn_structure(torch.cat([a, a], 1), Space.bits(2)))) == 1
     with pytest.raises(InputError, match="2 sites"):
         learn_structure(a, Space.bits(2))
+
+
+def test_columns_of_many_values_are_children_of_the_few_valued_ones_they_depend_on():
+    """Each of four columns of 9 values shows most of two columns of three; they tell each other more than these do."""
+    random = generator(0, "wide columns")
+    a, b = (torch.randint(3, (4_000,), generator=random) for _ in range(2))
+    wide = []
+    for _ in range(4):
+        noise = torch.randint(9, a.shape, generator=random)
+        shown = torch.randperm(9, generator=random)[3 * a + b]
+        wide.append(torch.where(torch.rand(a.shape, generator=random) < 0.8, shown, noise))
+    rows, space = torch.stack([*wide, a, b], 1), Space((9, 9, 9, 9, 3, 3))
+    assert learn_structure(rows, space) == ((4, 5),) * 4 + ((), ())
+
+    families = Families(rows.T.numpy(), space.sizes)
+    greedy = Climb(families, 3).run()
+    assert any(set(each) & set(range(4)) for each in greedy)  # without stages: wide columns depend on one another
+    assert Climb(families, 3).score(greedy) < Climb(families, 3).score(learn_structure(rows, space))

@@ -187,6 +187,8 @@ def _xlogx(counts: Counts) -> Counts:
     return counts * np.log(np.where(counts > 0, counts, 1.0))
 
 
+STAGES = (4, 16)
+"""Values of the parents that are taken first, and next."""
 CANDIDATES = 1024
 """The most other sites, those that tell most of it, that are tried as parents of a site."""
 MOVES = 50
@@ -210,7 +212,9 @@ def learn_structure(
         score = Σ_d [ max log-likelihood of x_d given its parents − penalty · ½ log N · (V_d − 1) Π V_parents ]
 
     From no edges at all, the edge whose addition, removal or reversal raises the score most is changed, until none
-    does (Heckerman, Geiger and Chickering, 1995).
+    does (Heckerman, Geiger and Chickering, 1995). Two columns of many values that depend on the same columns of few
+    values tell each other more than either of these does, and an edge between them leads astray: where sizes differ, a
+    second search takes parents of few values first (`STAGES`), and the better network is kept.
 
     Args:
         rows: ``(N, D)``; of many rows, `ROWS` are drawn, fewer where there are many sites.
@@ -239,7 +243,12 @@ def learn_structure(
     known = None if observed is None else np.ascontiguousarray(observed.T.cpu())
     weigh = None if weights is None else weights.cpu().double().numpy()
     families = Families(np.ascontiguousarray(rows.T.cpu()), space.sizes, known, weigh)
-    return Climb(families, max_parents, penalty, tell).run()
+    climb = Climb(families, max_parents, penalty, tell)
+    found = climb.run()
+    stages = [most for most in STAGES if min(space.sizes) <= most < max(space.sizes)]
+    if stages:
+        found = max(found, Climb(families, max_parents, penalty, tell).run(stages), key=climb.score)
+    return found
 
 
 class Climb:
@@ -256,6 +265,8 @@ class Climb:
         self, families: Families, max_parents: int, penalty: float = 1.0, tell: Tell = lambda done, total: None
     ) -> None:
         self.families, self.sizes, self.tell = families, np.array(families.sizes), tell
+        self.widest = max(families.sizes, default=0)
+        """Values of a new parent at most."""
         self.price = penalty * log(max(families.total, 1.0)) / 2
         sites = len(self.sizes)
         self.most = min(max_parents, sites - 1)
@@ -271,20 +282,15 @@ class Climb:
         """The best legal addition to each child, and the parent it adds; a path may have made it illegal since."""
         self.candidates: list[Sites] = []
 
-    def run(self) -> Parents:
-        """Until no change pays."""
-        sites = len(self.sizes)
+    def run(self, stages: Sequence[int] = ()) -> Parents:
+        """Until no change pays: first with new parents of at most so many values as each stage allows, then of any."""
         if self.most:
             self._begin()
-        for _ in range(MOVES * sites):
-            gain, move = self._choose()
-            if gain <= 1e-9:
-                break
-            for child, other in move:
-                self._toggle(child, other)
-            for child, _ in move:
+        for most in [*stages, int(self.sizes.max(initial=0))]:
+            changed, self.widest = self.widest != most, most
+            for child in range(len(self.sizes) if changed else 0):
                 self._count(child)
-            self.tell(int((self.parents[:, 0] >= 0).sum()), sites)
+            self._climb()
         return tuple(tuple(sorted(each[each >= 0].tolist())) for each in self.parents)
 
     def score(self, parents: Parents) -> float:
@@ -294,6 +300,18 @@ class Climb:
     def _family(self, child: int, parents: tuple[int, ...]) -> float:
         cells = int(self.sizes[list(parents)].prod())
         return self.families.log_likelihood(child, parents) - self.price * cells * (int(self.sizes[child]) - 1)
+
+    def _climb(self) -> None:
+        sites = len(self.sizes)
+        for _ in range(MOVES * sites):
+            gain, move = self._choose()
+            if gain <= 1e-9:
+                break
+            for child, other in move:
+                self._toggle(child, other)
+            for child, _ in move:
+                self._count(child)
+            self.tell(int((self.parents[:, 0] >= 0).sum()), sites)
 
     def _begin(self) -> None:
         """The gains of all pairs, and the candidates of each site: the others that tell most of it."""
@@ -321,6 +339,7 @@ class Climb:
             more = price * cells * (self.sizes[other] - 1)
             # No parent can gain more than all that is left to explain.
             possible = (more < -now) & (self.sizes[other] * counts.size <= CELLS) & ~np.isin(other, parents)
+            possible &= self.sizes[other] <= self.widest
             gains = self.families.gains(child, parents.tolist(), other[possible])
             self.gain[child, other[possible]] = gains - more[possible]
         self._look(np.array([child]))

@@ -13,8 +13,9 @@ LIMIT = 2**62
 """Grid points beyond are not told apart."""
 Allowed = tuple[tuple[int, int], ...]
 """Intervals of grid points, both ends included, ascending."""
-MOST_RANGES, LEAST_RANGES = 40, 4
-"""Ranges of a column: the cube root of its rows, between these."""
+MOST_RANGES, LEAST_RANGES = 128, 4
+"""Ranges that a column is first cut into: the square root of its rows, between these. Those that say the same of all
+other columns are then joined (`joining`), so that a fine cut decides where the ranges that are left begin."""
 FEWEST = 30
 """Rows that an atom or a range holds at least, where there are enough."""
 _DIGITS = 12
@@ -33,13 +34,13 @@ def cut(keys: Array, ranges: int | None = None) -> tuple[Array, Array, Array]:
 
     Args:
         keys: whole numbers within `LIMIT`.
-        ranges: how many, atoms apart; the cube root of the rows by default.
+        ranges: how many, atoms apart; the square root of the rows by default.
 
     Returns:
         Of each piece its first grid point, ascending, its cell, and its weight.
     """
     law = learn_law(keys)
-    wanted = ranges or int(np.clip(round(len(keys) ** (1 / 3)), LEAST_RANGES, MOST_RANGES))
+    wanted = ranges or int(np.clip(round(len(keys) ** 0.5), LEAST_RANGES, MOST_RANGES))
     low, high = int(law.starts[0]), law.end - 1
     below, above = _tail(low, high, up=False), _tail(low, high, up=True)
     starts = np.concatenate([below[0], law.starts, above[0]])
