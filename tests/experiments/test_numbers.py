@@ -12,7 +12,7 @@ from concrete_score.targets.numbers import random_mixed_table
 def test_a_known_table_is_approached(tmp_path):
     found = numbers.run(Settings(quick=True, store=tmp_path))
     assert [str(check) for check in found.checks if not check.ok] == []
-    value = found.ours["6-columns-0"]
+    value = found.ours["6-columns-0-leaves"]
     assert value["gap"] > 0
     assert value["numbers"] == sum(each is not None for each in random_mixed_table(6, 2, _truth()).components)
     # Stored units are not done again.

@@ -116,3 +116,11 @@ def test_bad_random_networks_are_refused():
         random_network([2, 2], 1, torch.Generator(), 0.0)
     with pytest.raises(InputError, match="max_parents"):
         random_network([2, 2], -1, torch.Generator())
+
+
+def test_leaves_are_nobodys_parents_and_have_parents_themselves():
+    leaves = {0, 3, 4}
+    for seed in range(20):
+        network = random_network([2, 3, 2, 4, 3, 2], 2, torch.Generator().manual_seed(seed), leaves=leaves)
+        assert not leaves & {parent for each in network.parents for parent in each}
+    assert any(network.parents[d] for d in leaves)

@@ -1,6 +1,6 @@
 """Bayesian networks: discrete truths with named columns, known exactly through their conditional tables."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -180,7 +180,11 @@ class BayesianNetwork:
 
 
 def random_network(
-    sizes: Sequence[int], max_parents: int, generator: torch.Generator, concentration: float = 1.0
+    sizes: Sequence[int],
+    max_parents: int,
+    generator: torch.Generator,
+    concentration: float = 1.0,
+    leaves: Collection[int] = (),
 ) -> BayesianNetwork:
     """A random network: a random order, up to ``max_parents`` parents each, and Dirichlet rows in the tables.
 
@@ -188,6 +192,7 @@ def random_network(
         sizes: how many values each variable takes.
         max_parents: each variable draws uniformly how many of the earlier ones it depends on, up to this number.
         concentration: of the symmetric Dirichlet; small values make nearly deterministic tables.
+        leaves: variables that are nobody's parents.
 
     >>> network = random_network([2, 3, 4], 2, torch.Generator().manual_seed(0))
     >>> network.joint().space.num_states
@@ -196,11 +201,12 @@ def random_network(
     if concentration <= 0:
         raise InputError("a positive number", str(concentration), where="concentration")
     check_count(max_parents, "max_parents", least=0)
-    order = torch.randperm(len(sizes), generator=generator).tolist()
+    order = sorted(torch.randperm(len(sizes), generator=generator).tolist(), key=lambda d: d in leaves)
     parents: list[tuple[int, ...]] = [()] * len(sizes)
     for k, d in enumerate(order):
-        count = int(torch.randint(min(max_parents, k) + 1, (), generator=generator))
-        parents[d] = tuple(sorted(order[i] for i in torch.randperm(k, generator=generator)[:count].tolist()))
+        earlier = min(k, len(sizes) - len(set(leaves)))
+        count = int(torch.randint(min(max_parents, earlier) + 1, (), generator=generator))
+        parents[d] = tuple(sorted(order[i] for i in torch.randperm(earlier, generator=generator)[:count].tolist()))
     shapes = [(*(sizes[p] for p in parents[d]), sizes[d]) for d in range(len(sizes))]
     tables = [_dirichlet(shape, concentration, generator) for shape in shapes]
     return BayesianNetwork(Space(tuple(sizes)), tuple(parents), tables)

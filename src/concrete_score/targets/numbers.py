@@ -144,13 +144,17 @@ class MixedTable:
         return found
 
 
-def random_mixed_table(columns: int, max_parents: int, generator: torch.Generator, numbers: float = 0.6) -> MixedTable:
+def random_mixed_table(
+    columns: int, max_parents: int, generator: torch.Generator, numbers: float = 0.6, leaves: bool = False
+) -> MixedTable:
     """A random table: columns of 2 to 5 categories, and of numbers that mix 2 to 4 components.
 
     Args:
         columns: how many.
         max_parents: of each variable of the network.
         numbers: the share of columns that are numbers.
+        leaves: whether numbers have no children. Else other columns may depend on a number's component, which is
+            hidden: then on what every column says of it.
 
     >>> table = random_mixed_table(4, 2, torch.Generator().manual_seed(0))
     >>> table.sample(2, torch.Generator().manual_seed(0)).shape
@@ -159,7 +163,8 @@ def random_mixed_table(columns: int, max_parents: int, generator: torch.Generato
     shown = torch.rand(columns, generator=generator) >= numbers
     most = torch.where(shown, 4, 3)
     sizes = (2 + torch.rand(columns, generator=generator) * most).long().tolist()
-    network = random_network(sizes, max_parents, generator)
+    hidden = (~shown).nonzero().squeeze(-1).tolist()
+    network = random_network(sizes, max_parents, generator, leaves=hidden if leaves else ())
     laws = [None if hide else _components(size, generator) for hide, size in zip(shown.tolist(), sizes, strict=True)]
     return MixedTable(network, tuple(laws))
 
