@@ -23,7 +23,7 @@ def main(steps: int = 600, width: int = 16) -> dict[str, float]:
     random = torch.Generator().manual_seed(0)
 
     model = unet(hamming(space), noise=noise, shape=(8, 8), width=width, depth=1, generator=random)
-    fit(model, clean_value(space, noise=noise), train, TrainingSettings(steps=steps, lr=2e-3, average=0.99))
+    fit(model, clean_value(space, noise=noise), train, TrainingSettings(steps=steps, lr=4e-3))
 
     noisy = noise.corrupt(test, LEVEL, random)
     with torch.no_grad():

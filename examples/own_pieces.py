@@ -46,7 +46,7 @@ def main(steps: int = 1500, rows: int = 20_000) -> dict[str, float]:
     states = truth.sample(rows, random)
     model = Table(space, generator=random)
     objective = BregmanObjective(probability_flow, AllEdges(Jumps(space)))
-    fit(model, objective, states, TrainingSettings(steps=steps, lr=0.05, valid_every=max(1, steps // 4)))
+    fit(model, objective, states, TrainingSettings(steps=steps, lr=0.1, valid_every=max(1, steps // 4)))
 
     learned = model.log_density(space.enumerate()).detach().softmax(0).double()
     chains = run(Informed(model, Jumps(space)), 64, steps=300, burn_in=50, generator=random)

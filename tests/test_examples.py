@@ -23,7 +23,7 @@ def blanks():
 
 
 def digits():
-    found = load("denoise_digits").main(steps=30, width=8)
+    found = load("denoise_digits").main(steps=120, width=8)
     assert found["denoised"] < found["corrupted"]
 
 
@@ -41,15 +41,15 @@ def ising():
 
 
 def own():
-    found = load("own_pieces").main(steps=200, rows=5000)
+    found = load("own_pieces").main(steps=300, rows=5000)
     assert found["learned from true"] < 0.05
     assert found["drawn from learned"] < 0.05
 
 
 def pipeline():
-    found = load("sklearn_pipeline").main(steps=60, rows=400)
+    found = load("sklearn_pipeline").main(steps=40, rows=400)
     assert found["balanced accuracy, ours"] > 0.6
-    assert found["best number of steps"] in (3, 60)
+    assert found["best number of steps"] in (2, 40)
 
 
 RUNS = {
