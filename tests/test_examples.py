@@ -41,8 +41,8 @@ def ising():
 
 
 def own():
-    found = load("own_pieces").main(steps=300, rows=5000)
-    assert found["learned from true"] < 0.05
+    found = load("own_pieces").main(steps=400, rows=5000)
+    assert found["learned from true"] < 0.08  # of which sampled rows alone are 0.02
     assert found["drawn from learned"] < 0.05
 
 
