@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/data/MANIFEST.json),)
 export CONCRETE_SCORE_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: setup demo test test-slow test-faults test-browser lint bench clean
+.PHONY: setup demo test test-slow test-faults test-browser lint bench dist clean
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
@@ -48,6 +48,12 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/csm bench
+
+# Wheel and sdist in dist/, checked: what they hold, and what an index would say of them.
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist

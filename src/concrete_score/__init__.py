@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from concrete_score.model import load as load
     from concrete_score.spaces import Space as Space
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _NAMES = {
     "ConcreteScoreEstimator": "estimator",

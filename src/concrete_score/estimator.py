@@ -19,13 +19,15 @@ from concrete_score.codecs import TableCodec, TableOptions
 from concrete_score.data.frame import Frame, as_frame
 from concrete_score.defaults import FILLS, TOP, UNKNOWN, VALID_FRACTION
 from concrete_score.errors import InputError, Option, check_count
+from concrete_score.files import flat
 from concrete_score.fitting import PIECES, SETTINGS, Plan, Request, prepare
 from concrete_score.likelihood import LogLikelihood
 from concrete_score.model import Model
 from concrete_score.runs import Run
 from concrete_score.samplers.evidence import Probability
 from concrete_score.training.choice import Choice, choose
-from concrete_score.training.events import training_progress
+from concrete_score.training.events import tell_all, training_progress
+from concrete_score.training.loggers import About, find_loggers, logged
 from concrete_score.training.recipe import Recipe, TrainingSettings
 
 Numbers = npt.NDArray[np.float64]
@@ -70,6 +72,7 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         column: what columns are, where it is not to be inferred: ``{"zip": "category"}``.
         target: the column that `predict` and `predict_proba` give, by name, or by number in an array.
         weight: a column that says as how many rows each row counts in training; it is not modelled.
+        loggers: where to send the training's numbers: names of ``csm list loggers``, or any `training.loggers.Logger`.
 
     Attributes:
         n_features_in_, feature_names_in_: how many columns there were, and their names, if they had any.
@@ -114,6 +117,7 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         weight: Any = None,
         column: Any = None,
         target: Any = None,
+        loggers: Any = None,
     ) -> None:
         self.model = model
         self.objective = objective
@@ -138,6 +142,7 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         self.weight = weight
         self.column = column
         self.target = target
+        self.loggers = loggers
 
     def fit(self, X: Any, y: Any = None, valid: Any = None) -> "ConcreteScoreEstimator":
         """Learn a model of the rows of ``X``.
@@ -151,10 +156,12 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
             InputError: a table without anything to learn, or a parameter out of place; all that mends it is named.
         """
         seed = check_count(self.random_state, Option("seed"), 0)
+        loggers = find_loggers(() if self.loggers is None else self.loggers)
         frame = self._frame(X, rows=2, columns=2)
         job = prepare(self._request(frame, None if valid is None else self._frame(valid, where="valid"), seed))
-        with training_progress(job.plan.settings, quiet=not self.verbose) as show:
-            fit = job.train(device=str(self.device), show=show)
+        about = About(type(self).__name__, config=dict(flat(job.config)))
+        with training_progress(job.plan.settings, quiet=not self.verbose) as show, logged(loggers, about) as log:
+            fit = job.train(device=str(self.device), show=tell_all(show, log))
         if fit.ended.message or not fit.ended.usable:
             message = fit.ended.message or "no step improved on the untrained model"
             warnings.warn(message, ConvergenceWarning, stacklevel=2)

@@ -31,6 +31,7 @@ from concrete_score.fitting import load_data
 from concrete_score.likelihood import Budget, LogLikelihood
 from concrete_score.likelihood.exact import mean_and_stderr
 from concrete_score.likelihood.ratios import Changes
+from concrete_score.models.export import Exported, export
 from concrete_score.randomness import generator
 from concrete_score.runs import Run
 from concrete_score.samplers.evidence import Probability
@@ -420,6 +421,23 @@ class Model:
             cells = self.fitted.conditional_probs(states, observed, self.generator("impute", random_state))
         found: npt.NDArray[np.float64] = cells.log_probs[cells.site == site].exp().numpy(force=True)
         return found[:, : self.codec.space.sizes[site]]
+
+    def export(self, path: str | Path, *, force: bool = True) -> Exported:
+        """Write what scores encoded rows as a program of ``torch.export``, which runs without this library.
+
+        A density gives ``log q(states)`` ``(N,)``, a score model ``log q(N(x)_k) - log q(x)`` ``(N, K)``, of one more
+        argument, the noise level ``(N,)``, where it has levels. Rows are encoded as the file's own description says.
+
+        Args:
+            path: a ``.pt2`` file.
+            force: whether it may exist.
+
+        Raises:
+            InputError: a model that PyTorch cannot export.
+        """
+        labels = {name: list(map(str, self.codec.labels(d))) for d, name in enumerate(self.codec.names)}
+        about = {"kind": self.codec.kind, "run": None if self.run is None else self.run.id, "values": labels}
+        return export(self.fitted.model, path, about, force=force)
 
     def generator(self, stream: str, random_state: int | None = None) -> torch.Generator:
         seed = self.seed if random_state is None else check_count(random_state, Option("seed"), 0)

@@ -194,6 +194,11 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "confidence": Entry("samplers.unmasking:confidence", "the surest sites of each pass first; unadjusted"),
         "corrected": Entry("samplers.unmasking:corrected", "some sites hidden again at each pass; unadjusted"),
     },
+    "loggers": {
+        "tensorboard": Entry("training.loggers:TensorBoard", "files that TensorBoard reads, in RUN/tensorboard"),
+        "mlflow": Entry("training.loggers:MLflow", "an MLflow run, where MLFLOW_TRACKING_URI says"),
+        "wandb": Entry("training.loggers:WandB", "a run at Weights & Biases; WANDB_MODE=offline keeps it here"),
+    },
     "experiments": {
         "figure1": Entry("experiments.figure1:run", "every neighborhood as a directed graph", "3.1, figure 1"),
         "one_dimensional": Entry(

@@ -1,5 +1,6 @@
 """The loop: it learns, goes on bit for bit, averages, stops when it should, and never keeps a broken model."""
 
+import sys
 from copy import deepcopy
 
 import pytest
@@ -250,6 +251,19 @@ def test_promised_processes_that_nobody_started_are_an_error(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(InputError, match="torchrun"):
         connect()
+
+
+def test_several_processes_without_fabric_are_one_line(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setitem(sys.modules, "lightning_fabric", None)
+    with pytest.raises(InputError, match=r"pip install 'concrete-score\[distributed\]'"):
+        connect()
+
+
+def test_one_process_trains_without_fabric(monkeypatch):
+    monkeypatch.setitem(sys.modules, "lightning_fabric", None)
+    model = Table(SPACE)
+    assert fit(model, build("maximum_likelihood", SPACE), ROWS, settings(steps=5)).step == 5
 
 
 def test_shares_cover_a_batch_once():

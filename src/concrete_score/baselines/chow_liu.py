@@ -268,7 +268,8 @@ def maximum_spanning_tree(weights: Float[Tensor, "sites sites"]) -> tuple[int, .
     (-1, 2, 0)
     """
     sites = len(weights)
-    one, other = np.triu_indices(sites, k=1)
+    # As int32: before SciPy 1.17 its graph routines take no other indices.
+    one, other = (each.astype(np.int32) for each in np.triu_indices(sites, k=1))
     # The tree depends on the order of the weights only. Ranks from 1 keep it and, unlike weights, are never 0,
     # which a sparse matrix would take for a missing edge.
     ranks = np.empty(len(one))

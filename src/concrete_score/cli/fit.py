@@ -41,7 +41,7 @@ from concrete_score.defaults import (
     VALID_FRACTION,
 )
 from concrete_score.errors import InputError, Option, printable
-from concrete_score.files import locked, short
+from concrete_score.files import flat, locked, short
 
 _LISTED, _BRIEF = 60, 48
 """Columns that are listed one by one, and the characters shown of a cell of that list."""
@@ -49,7 +49,7 @@ _LISTED, _BRIEF = 60, 48
 if TYPE_CHECKING:
     from concrete_score.fitting import Fit, Job, Request
     from concrete_score.runs import Run
-    from concrete_score.training import Event
+    from concrete_score.training.loggers import Logger
 
 
 @click.command(
@@ -90,12 +90,28 @@ if TYPE_CHECKING:
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any other setting; may be repeated.")
 @click.option("--resume", is_flag=True, help="Continue a run; begin it if it was not begun.")
 @click.option("--tensorboard", is_flag=True, help="Also write TensorBoard scalars into RUN/tensorboard.")
+@click.option(
+    "--logger",
+    "loggers",
+    metavar="L",
+    multiple=True,
+    help="Also send the measurements to a name of 'csm list loggers'; may be repeated.",
+)
 @click.option("--no-report", is_flag=True, help="Do not write RUN/report.html at the end.")
 @unknown_option
 @data_dir_option
 @reading_options
 @common_options
-def fit(console: Console, /, out: Path, resume: bool, tensorboard: bool, no_report: bool, **given: Any) -> None:
+def fit(
+    console: Console,
+    /,
+    out: Path,
+    resume: bool,
+    tensorboard: bool,
+    loggers: tuple[str, ...],
+    no_report: bool,
+    **given: Any,
+) -> None:
     """Learn a model of DATA: a file (CSV, TSV, Parquet, .data, .npy, .npz), '-' for CSV on standard input, or a name.
 
     Arrays of shape (N, H, W) in .npy or .npz, IDX files, and the names digits and mnist are images: bits, or --levels
@@ -108,9 +124,11 @@ def fit(console: Console, /, out: Path, resume: bool, tensorboard: bool, no_repo
     from concrete_score.training.processes import rank
 
     console = console if rank() == 0 else replace(console, quiet=True)
-    continue_command = _continue_command(out, **given)
+    loggers = tuple(dict.fromkeys(("tensorboard", *loggers) if tensorboard else loggers))
+    continue_command = _continue_command(out, loggers=loggers, **given)
     with ExitStack() as stack:
         with _reported_once():
+            listening = _find_loggers(loggers)
             job = _prepare(console, out, resume, given)
             _say_columns(job, console)
             if rank() == 0:
@@ -118,7 +136,7 @@ def fit(console: Console, /, out: Path, resume: bool, tensorboard: bool, no_repo
                 _refuse_changed(job, out)
             run = _create(job, out, console.force, device)
         with _interruptible() as interrupted, _peers(continue_command):
-            found = _train(job, run, console, str(device), tensorboard, interrupted)
+            found = _train(job, run, console, str(device), listening, interrupted)
         if rank() == 0:
             _print_result(job, run, found, console, continue_command)
             if not no_report:
@@ -216,16 +234,30 @@ def _key_and_value(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _train(
-    job: "Job", run: "Run", console: Console, device: str, tensorboard: bool, interrupted: "Callable[[], bool]"
-) -> "Fit":
-    from concrete_score.training import events
+def _find_loggers(names: tuple[str, ...]) -> "list[Logger]":
+    """Those asked for; of several processes only the first one logs."""
+    from concrete_score.training.loggers import find_loggers
     from concrete_score.training.processes import rank
 
-    with events.training_progress(job.plan.settings, quiet=console.quiet) as show:
-        listeners = [show]
-        if tensorboard:
-            listeners.append(events.tensorboard(run.path / "tensorboard"))
+    found = find_loggers(names, Option("logger"))
+    return found if rank() == 0 else []
+
+
+def _train(
+    job: "Job",
+    run: "Run",
+    console: Console,
+    device: str,
+    listening: "list[Logger]",
+    interrupted: "Callable[[], bool]",
+) -> "Fit":
+    from concrete_score.training import events
+    from concrete_score.training.loggers import About, logged
+    from concrete_score.training.processes import rank
+
+    about = About(run.path.name, run.id, run.path, dict(flat(run.config)))
+    with logged(listening, about) as log, events.training_progress(job.plan.settings, quiet=console.quiet) as show:
+        listeners = [show, log]
         grids = None
         if job.codec.has_grid and rank() == 0:
             from concrete_score.previews import GridKeeper
@@ -233,11 +265,7 @@ def _train(
             grids = GridKeeper(run)
             listeners.append(grids.see)
 
-        def see(event: "Event") -> None:
-            for listener in listeners:
-                listener(event)
-
-        found = job.train(device=device, show=see, interrupted=interrupted)
+        found = job.train(device=device, show=events.tell_all(*listeners), interrupted=interrupted)
     if grids is not None and found.ended.usable and found.ended.why != "interrupted":
         grids.finish(found.model, found.ended.best_step)
     return found
@@ -298,10 +326,17 @@ def _write_report(job: "Job", run: "Run", found: "Fit", device: Any, console: Co
 
 
 def _continue_command(
-    out: Path, data: str, valid: str | None, data_dir: str | None, reading: dict[str, Any], **others: Any
+    out: Path,
+    data: str,
+    valid: str | None,
+    data_dir: str | None,
+    reading: dict[str, Any],
+    loggers: tuple[str, ...],
+    **others: Any,
 ) -> str:
     """What to type to continue; what the columns are is kept in the run, how a file is read is not."""
     repeated = [("--valid", valid), ("--data-dir", data_dir), *((f"--{name}", reading[name]) for name in FILE_OPTIONS)]
+    repeated += [("--logger", name) for name in loggers]
     options = [word for name, value in repeated if value is not None for word in (name, value)]
     return shlex.join(["csm", "fit", data, *options, "--out", str(out), "--resume"])
 

@@ -56,6 +56,7 @@ COMMANDS = {
     "compare": Listed("concrete_score.cli.compare:compare", "A synthetic table beside the real one: alike? private?"),
     "show": Listed("concrete_score.cli.show:show", "A run's columns, configuration, measurements and files."),
     "diagnose": Listed("concrete_score.cli.diagnose:diagnose", "What a table can teach, or how healthy a run is."),
+    "export": Listed("concrete_score.cli.export:export", "A run's scoring as a program of torch.export."),
     "data": Listed("concrete_score.cli.data:data", "Named data sets, listed and fetched."),
     "list": Listed("concrete_score.cli.list_names:list_names", "Names with one line and the paper's section."),
     "reproduce": Listed("concrete_score.cli.reproduce:reproduce", "The paper's figures and tables, checked."),

@@ -41,7 +41,7 @@ class Group(NamedTuple):
     def logits(self, outputs: Tensor) -> Tensor:
         """``(N, O) -> (N, sites, width)``."""
         part = outputs[:, self.first_column : self.first_column + self.num_sites * self.width]
-        return part.reshape(len(outputs), self.num_sites, self.width)
+        return part.reshape(outputs.shape[0], self.num_sites, self.width)
 
     def log_softmax(self, outputs: Tensor) -> Tensor:
         """``(N, O) -> (N, sites, size)``."""
@@ -314,7 +314,7 @@ class ParentTables(nn.Module):
         return shrunk(by_parent).reshape(cells, size)
 
     def _cell(self, rows: States, d: int) -> Tensor:
-        cell = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
+        cell = torch.zeros(rows.shape[0], dtype=torch.int64, device=rows.device)
         for i, p in enumerate(self.parents[d]):
             cell += rows[:, p].long() * int(self.stride[i, d])
         return cell

@@ -131,7 +131,7 @@ class MADE(nn.Module):
         """``log q(x)``, exact and normalized ``(..., D) -> (...)``; all leading axes in one pass."""
         rows = x.reshape(-1, self.space.num_sites)
         outputs, sorted_rows = self._outputs(rows), rows.index_select(-1, self.by_size).long()
-        total = outputs.new_zeros(len(rows))
+        total = outputs.new_zeros(rows.shape[0])  # len() would fix the batch size of an exported program
         for group in self._groups:
             total = total + group.log_prob(outputs, sorted_rows)
         return total.reshape(x.shape[:-1])

@@ -124,7 +124,7 @@ class Transformer(nn.Module):
         shift = (
             None
             if level is None
-            else self.levels[level].expand(*x.shape[:-1], -1).reshape(len(rows), 1, self.levels.shape[-1])
+            else self.levels[level].expand(*x.shape[:-1], -1).reshape(rows.shape[0], 1, self.levels.shape[-1])
         )
         return self.outputs(self.embed(rows), shift).reshape(*x.shape[:-1], self.out_features)
 
@@ -176,7 +176,7 @@ class CausalTransformer(nn.Module):
         """``log q(x_d = v | x_0 … x_{d-1})`` ``(..., D) -> (..., D, V)``; -inf beyond a site's size; one pass."""
         rows = x.reshape(-1, self.space.num_sites).long()
         embedded = self.trunk.embed(rows)
-        shifted = torch.cat([self.begin.expand(len(rows), 1, -1), embedded[:, :-1]], 1)
+        shifted = torch.cat([self.begin.expand(rows.shape[0], 1, -1), embedded[:, :-1]], 1)
         found = SiteLogits(self.space).log_probs(self.trunk.outputs(shifted))
         return found.reshape(*x.shape, found.shape[-1])
 

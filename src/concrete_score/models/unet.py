@@ -127,19 +127,20 @@ class UNet(nn.Module):
     def _features(self, rows: Tensor) -> Images:
         """Grey values from -1 to 1, and one-hot beyond bits, gathered in patches ``(N, C, H', W')``."""
         (height, width), (tall, wide), dtype = self.shape, self._fine, self.position.dtype
+        n = rows.shape[0]  # len() would fix the batch size of an exported program
         grey = (2.0 / (self.size - 1) * rows.to(dtype) - 1)[..., None]
         if self.size > 2:
             grey = torch.cat([grey, functional.one_hot(rows.long(), self.size).to(dtype)], -1)
         p, channels = self.patch, grey.shape[-1]
-        image = grey.reshape(len(rows), height, width, channels)
+        image = grey.reshape(n, height, width, channels)
         image = functional.pad(image, (0, 0, 0, p * wide - width, 0, p * tall - height))
-        patches = image.reshape(len(rows), tall, p, wide, p, channels).permute(0, 1, 3, 2, 4, 5)
-        image = patches.reshape(len(rows), tall, wide, p * p * channels).permute(0, 3, 1, 2)
+        patches = image.reshape(n, tall, p, wide, p, channels).permute(0, 1, 3, 2, 4, 5)
+        image = patches.reshape(n, tall, wide, p * p * channels).permute(0, 3, 1, 2)
         return image if self.channels_last else image.contiguous()
 
     def _pixels(self, image: Images) -> Tensor:
         """Patches back to pixels, the padding cut off ``(N, D · numbers)``."""
-        n, p, (tall, wide), (height, width) = len(image), self.patch, self._fine, self.shape
+        n, p, (tall, wide), (height, width) = image.shape[0], self.patch, self._fine, self.shape
         squares = image.permute(0, 2, 3, 1).reshape(n, tall, wide, p, p, self.per_pixel)
         whole = squares.permute(0, 1, 3, 2, 4, 5).reshape(n, p * tall, p * wide, self.per_pixel)
         return whole[:, :height, :width].reshape(n, self.out_features)

@@ -118,7 +118,8 @@ class NeighborhoodBase(ABC):
 
         source, slot, target = (part.numpy() for part in self._edge_list)
         shape = (self.space.num_states,) * 2
-        return csr_array((slot + 1, (source, target)), shape=shape)
+        # As int32: before SciPy 1.17 its graph routines take no other indices.
+        return csr_array((slot + 1, (source.astype("int32"), target.astype("int32"))), shape=shape)
 
     def connected(self) -> bool:
         """Whether the graph is weakly connected; by enumeration unless the structure knows."""

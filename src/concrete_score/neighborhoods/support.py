@@ -181,6 +181,6 @@ def _components(pairs: Tensor, size: int) -> Tensor:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    source, target = pairs.numpy()
+    source, target = pairs.int().numpy()  # before SciPy 1.17 its graph routines take no other indices
     graph = coo_array((torch.ones(len(source), dtype=torch.bool).numpy(), (source, target)), shape=(size, size))
     return torch.from_numpy(connected_components(graph, directed=False)[1]).long()

@@ -1,6 +1,6 @@
 """Loops around kernels: burn-in, thinning, streams of draws, and runs with a diagnosis: have the chains mixed?"""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ from concrete_score.errors import InputError, check_count
 from concrete_score.protocols import DensityModel, Kernel, State
 from concrete_score.samplers.choice import AUTO, Choice, choose_kernel
 from concrete_score.samplers.diagnosis import Diagnosis, check_enough, judge, summarize
+from concrete_score.samplers.exchange import to_arviz
 from concrete_score.samplers.multi_site import Sized, adapt
 
 Statistic = Callable[[Tensor], Tensor]
@@ -34,6 +35,8 @@ class Draw(NamedTuple):
     """See `Diagnosis`."""
     seconds: float = 0.0
     """That all steps took so far, burn-in included."""
+    accepted: Tensor = torch.zeros(0)
+    """Share of accepted moves of each chain since the draw before this one ``(C,)``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +48,18 @@ class Samples:
     state: State = field(repr=False)
     """Where the chains ended, to go on from."""
     diagnosis: Diagnosis | None
+    traces: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
+    """What was watched, a number a draw and chain ``(N, C)`` each, by name; empty without a diagnosis."""
+    accepted: Tensor | None = field(default=None, repr=False)
+    """Share of accepted moves between two draws, of each chain ``(N, C)``."""
+    burn_in: int = 0
+    """Steps before the first draw."""
+    thin: int = 1
+    """Steps from one draw to the next."""
+
+    def to_arviz(self, names: Sequence[str] | None = None) -> Any:
+        """The chains as ArviZ's ``DataTree``, which took the place of ``InferenceData``; see `exchange.to_arviz`."""
+        return to_arviz(self, names)
 
     @property
     def rows(self) -> Tensor:
@@ -143,14 +158,24 @@ def run(
         kernel, x, steps=steps, generator=generator, burn_in=burn_in, thin=thin, clamped=clamped, progress=progress
     )
     kept: list[Tensor] = []
+    accepted: list[Tensor] = []
     traces: dict[str, list[Tensor]] = {name: [] for name in watched}
     for draw in drawn:
         if keep:
             kept.append(_narrow(draw.state.x, kernel))
+            accepted.append(draw.accepted)
         for name, statistic in watched.items():
             traces[name].append(_value(name, statistic, draw.state.x))
     states = torch.stack(kept) if keep else draw.state.x.new_empty((0, *draw.state.x.shape))
-    return Samples(states, draw.state, _diagnosis(draw, traces, steps // thin, choice) if diagnose else None)
+    return Samples(
+        states,
+        draw.state,
+        _diagnosis(draw, traces, steps // thin, choice) if diagnose else None,
+        {name: torch.stack(trace) for name, trace in traces.items()},
+        torch.stack(accepted) if keep else None,
+        burn_in,
+        thin,
+    )
 
 
 def _chosen(name: str, model: Any) -> Choice:
@@ -199,7 +224,7 @@ def _walk(
     progress: Progress | None,
 ) -> Iterator[Draw]:
     accepted = disagreed = spent = 0.0
-    passes = 0
+    passes, since = 0, torch.zeros(len(state.x), dtype=torch.float64)
     for i in range(1, burn_in + steps + 1):
         begun = perf_counter()
         state, info = kernel.step(state, generator)
@@ -208,13 +233,16 @@ def _walk(
         done = i - burn_in
         disagreement = getattr(state.memory, "disagreement", None)
         if done > 0:
-            accepted += float(info.accepted.double().mean())
+            moved = info.accepted.double().cpu()
+            accepted += float(moved.mean())
+            since = since + moved
             disagreed += 0.0 if disagreement is None else float(disagreement.mean())
         if progress is not None:
             progress(i, burn_in + steps)
         if done > 0 and done % thin == 0:
             apart = None if disagreement is None else disagreed / done
-            yield Draw(state, done, accepted / done, passes, apart, spent)
+            yield Draw(state, done, accepted / done, passes, apart, spent, since / thin)
+            since = torch.zeros_like(since)
 
 
 def _watched(kernel: Kernel, statistics: Mapping[str, Statistic] | None) -> dict[str, Statistic]:

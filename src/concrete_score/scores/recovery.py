@@ -201,7 +201,9 @@ def _graph(edges: _Edges, weight: Tensor | None = None) -> "csr_array":
 
     weight = torch.ones(len(edges.source)) if weight is None else weight
     size = len(edges.state)
-    return csr_array((weight.numpy(), (edges.source.numpy(), edges.target.numpy())), shape=(size, size))
+    # As int32: before SciPy 1.17 its graph routines take no other indices.
+    ends = (edges.source.int().numpy(), edges.target.int().numpy())
+    return csr_array((weight.numpy(), ends), shape=(size, size))
 
 
 def _spanning_tree(edges: _Edges, generator: torch.Generator | None) -> Tensor:

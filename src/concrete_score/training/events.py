@@ -8,7 +8,6 @@ from typing import Any
 
 from torch import nn
 
-from concrete_score.errors import InputError
 from concrete_score.progress import progress
 from concrete_score.training.recipe import TrainingSettings
 from concrete_score.training.state import Snapshot
@@ -114,6 +113,16 @@ _SECONDS = 10.0
 """Between two plain lines."""
 
 
+def tell_all(*listeners: Show) -> Show:
+    """One listener that tells all of them."""
+
+    def show(event: Event) -> None:
+        for listener in listeners:
+            listener(event)
+
+    return show
+
+
 @contextmanager
 def training_progress(settings: TrainingSettings, *, quiet: bool = False) -> Iterator[Show]:
     """How to show events: a bar where there is a terminal, lines where there is none, nothing if ``quiet``.
@@ -164,26 +173,19 @@ class Status:
 
 
 def tensorboard(folder: Path) -> Show:
-    """Events as TensorBoard scalars.
+    """Events as TensorBoard scalars, for callers without a `loggers.Logger`.
 
     Raises:
         InputError: TensorBoard is not installed.
     """
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise InputError(
-            "TensorBoard", "an installation without it", fix="pip install 'concrete-score[tensorboard]'"
-        ) from None
-    writer: Any = SummaryWriter(str(folder))
+    from concrete_score.training.loggers import About, TensorBoard, values_of  # which itself reads events
+
+    logger = TensorBoard(folder)
+    logger.begin(About(folder.name))
 
     def show(event: Event) -> None:
-        if isinstance(event, Progress):
-            writer.add_scalar("loss", event.loss, event.step)
-            writer.add_scalar("rate", event.rate, event.step)
-        elif isinstance(event, Validated):
-            writer.add_scalar("validation", event.value, event.step)
-            writer.flush()
+        if values := values_of(event):
+            logger.log(event.step, values)
 
     return show
 

@@ -131,8 +131,9 @@ class _Loop:
         self.fabric.to_device(model)
         if start is None:
             start_from_rows(model, rows.to(self.device), settings.l2)
-        decay: Any = {"weight_decay": settings.weight_decay, "decoupled_weight_decay": True}
-        optimizer = torch.optim.Adam(model.parameters(), lr=settings.lr, fused=True, **decay)
+        optimizer = torch.optim.AdamW(
+            model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
+        )
         self.loss: Any = Loss(model, objective)
         self.optimizer: Any = optimizer
         self.backward: Callable[[Tensor], None] = torch.autograd.backward

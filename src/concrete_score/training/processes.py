@@ -1,12 +1,17 @@
-"""One process or many: Lightning Fabric set up so that what the launcher started is what trains, or nothing does."""
+"""One process or many: what the launcher started is what trains, or nothing does.
+
+One process needs nothing but its device. Several are connected by Lightning Fabric, which is therefore an extra.
+"""
 
 import atexit
 import functools
 import logging
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from concrete_score.errors import InputError
 
@@ -37,24 +42,35 @@ def _number(name: str, default: int, least: int) -> int:
     return int(text)
 
 
-def connect(device: str | torch.device = "cpu") -> "Fabric":
-    """Fabric on the launcher's processes, connected.
+@dataclass(frozen=True)
+class Alone:
+    """What a training asks of Fabric, where there is one process."""
+
+    device: torch.device
+    world_size: int = 1
+    global_rank: int = 0
+
+    def to_device(self, model: nn.Module) -> nn.Module:
+        return model.to(self.device)
+
+
+def connect(device: str | torch.device = "cpu") -> Any:
+    """`Alone`, or Fabric on the launcher's processes, connected.
 
     Raises:
-        InputError: several processes were promised but not started by ``torchrun``, or Fabric sees another number.
-    """
-    from lightning_fabric import Fabric
+        InputError: several processes were promised but not started by ``torchrun``, or Fabric sees another number, or
+            is not installed.
 
-    logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
+    >>> connect().device
+    device(type='cpu')
+    """
     place, world = torch.device(device), world_size()
     if world == 1:
-        devices: Any = 1 if place.type == "cpu" else [place.index or 0]
-        fabric = Fabric(accelerator=place.type, devices=devices, strategy="auto")
-    else:
-        fabric = _distributed(place, world)
+        return Alone(place if place.type == "cpu" else torch.device(place.type, place.index or 0))
+    logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
+    fabric = _distributed(place, world)
     fabric.launch()
-    if world > 1:
-        _leave_in_order()
+    _leave_in_order()
     if fabric.world_size != world:
         raise InputError(
             f"{world} processes, as the launcher says (WORLD_SIZE)",
@@ -81,9 +97,12 @@ def _leave() -> None:
 
 
 def _distributed(place: torch.device, world: int) -> "Fabric":
-    from lightning_fabric import Fabric
-    from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
-
+    try:
+        from lightning_fabric import Fabric
+        from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+    except ImportError:
+        fix = "pip install 'concrete-score[distributed]', or train in one process"
+        raise InputError("Lightning Fabric, for several processes", "an installation without it", fix=fix) from None
     if not TorchElasticEnvironment.detect():
         raise InputError(
             "processes started by torchrun",
