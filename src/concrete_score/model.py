@@ -17,7 +17,16 @@ from narwhals.dependencies import is_pandas_dataframe, is_polars_dataframe
 from torch import Tensor
 
 from concrete_score import registry, runs
-from concrete_score.answers import Conditionals, Explanation, Filled, Given, by_site, by_value, probability_table, without
+from concrete_score.answers import (
+    Conditionals,
+    Explanation,
+    Filled,
+    Given,
+    by_site,
+    by_value,
+    probability_table,
+    without,
+)
 from concrete_score.codecs import Codec
 from concrete_score.codecs.conditions import Condition
 from concrete_score.data.formats import Say

@@ -1,5 +1,6 @@
 """``csm explore``: a local page on which columns are set and the rest is seen."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -81,12 +82,10 @@ def _refuse_without_extra() -> None:
     Raises:
         InputError: they are; the extra is named.
     """
-    try:
-        import starlette
-        import uvicorn  # noqa: F401
-    except ModuleNotFoundError as error:
+    absent = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
+    if absent:
         fix = "install them: pip install 'concrete-score[explore]'"
-        raise InputError("the packages of the extra 'explore'", f"no {error.name}", fix=fix) from None
+        raise InputError("the packages of the extra 'explore'", f"no {' and no '.join(absent)}", fix=fix)
 
 
 def _open(url: str) -> bool:

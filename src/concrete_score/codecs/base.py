@@ -26,7 +26,7 @@ from concrete_score.codecs.conditions import (
     split_condition,
     split_values,
 )
-from concrete_score.codecs.ranges import Bins
+from concrete_score.codecs.ranges import Histogram
 from concrete_score.data.frame import Array
 from concrete_score.defaults import FILLS
 from concrete_score.errors import InputError, Option, Part, nearest
@@ -150,7 +150,7 @@ class Codec(ABC):
         """Logarithm of how many different cells each value of a site stands for ``(V,)``; None where all are 1."""
         return None
 
-    def bins(self, site: int, conditions: Sequence[Condition] = ()) -> Bins | None:
+    def histogram(self, site: int, conditions: Sequence[Condition] = ()) -> Histogram | None:
         """Ranges to look at a site by, given conditions; None where its values are looked at themselves."""
         return None
 

@@ -22,7 +22,17 @@ import polars as pl
 
 from concrete_score.codecs.columns import NUMBER, NUMBER_PATTERN, UNKNOWN, ColumnCells, SiteColumn, Value, reserve_of
 from concrete_score.codecs.conditions import GIVEN, Condition
-from concrete_score.codecs.ranges import LIMIT, Allowed, Bins, ascending, cut, even_intervals, grid_digits, intervals, meet
+from concrete_score.codecs.ranges import (
+    LIMIT,
+    Allowed,
+    Histogram,
+    ascending,
+    cut,
+    even_intervals,
+    grid_digits,
+    intervals,
+    meet,
+)
 from concrete_score.data.frame import Array
 from concrete_score.errors import InputError
 
@@ -274,20 +284,20 @@ class Number(SiteColumn):
         points = np.minimum(self._ends, self.span[1]) - np.maximum(self._starts, self.span[0]) + 1.0
         return np.bincount(self._cells, np.maximum(points, 0.0))
 
-    def bins(self, conditions: Sequence[Condition] = ()) -> Bins:
+    def histogram(self, conditions: Sequence[Condition] = ()) -> Histogram:
         """Ranges of round width over the bulk of the training values.
 
         >>> column = Number.fit("age", np.random.default_rng(0).integers(17, 91, 5000))
-        >>> found = column.bins([Condition(0, ">=", ("80",))])
+        >>> found = column.histogram([Condition(0, ">=", ("80",))])
         >>> found.labels[0], found.labels[-1], found.conditions[1], found.shares.shape
         ('below 20', '90 and above', (('>=', '20'), ('<', '25')), (15, 75))
         >>> found.shares[:, column.place("79")].sum(), found.shares[:, column.place("80")].sum()
         (np.float64(0.0), np.float64(1.0))
         """
-        return self.spelled_bins(self.allowed(conditions), lambda keys: [self.text(key) for key in keys])
+        return self.spelled_histogram(self.allowed(conditions), lambda keys: [self.text(key) for key in keys])
 
-    def spelled_bins(self, allowed: Allowed, spell: Callable[[Sequence[int]], Sequence[str]]) -> Bins:
-        """The ranges of `bins` among the grid points that are allowed; ``spell`` writes grid points."""
+    def spelled_histogram(self, allowed: Allowed, spell: Callable[[Sequence[int]], Sequence[str]]) -> Histogram:
+        """The ranges of `histogram` among the grid points that are allowed; ``spell`` writes grid points."""
         ranges = even_intervals(*self._bulk)
         whole = self.interval_evidence(allowed)
         with np.errstate(invalid="ignore"):
@@ -297,8 +307,8 @@ class Number(SiteColumn):
         labels = [a if a == b else f"{a}–{b}" for a, b in zip(starts[1:-1], last[1:], strict=True)]
         pairs = [((">=", low), ("<", high)) for low, high in itertools.pairwise(lows)]
         if not lows:
-            return Bins(("all",), ((),), np.nan_to_num(np.stack(parts)))
-        return Bins(
+            return Histogram(("all",), ((),), np.nan_to_num(np.stack(parts)))
+        return Histogram(
             (f"below {lows[0]}", *labels, f"{lows[-1]} and above"),
             ((("<", lows[0]),), *pairs, ((">=", lows[-1]),)),
             np.nan_to_num(np.stack(parts)),

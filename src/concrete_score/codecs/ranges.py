@@ -22,11 +22,11 @@ _DIGITS = 12
 """The most decimals of a grid that is read off the values; beyond, numbers are continuous."""
 _SIGNIFICANT = 9
 """Digits of a continuous column, relative to its range."""
-MOST_BINS = 24
+MOST_BARS = 24
 """Bars of a histogram at most."""
 
 
-class Bins(NamedTuple):
+class Histogram(NamedTuple):
     """Ranges of about equal width that cover a line, to look at: the bars of a histogram."""
 
     labels: tuple[str, ...]
@@ -101,7 +101,7 @@ def meet(allowed: Iterable[Allowed]) -> Allowed:
     return found
 
 
-def even_intervals(low: int, high: int, most: int = MOST_BINS) -> list[tuple[int, int]]:
+def even_intervals(low: int, high: int, most: int = MOST_BARS) -> list[tuple[int, int]]:
     """At most ``most`` intervals of grid points of one round width; the outermost are open.
 
     >>> [(first, last) for first, last in even_intervals(17, 90, 8)[1:-1]]

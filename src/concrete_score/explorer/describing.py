@@ -16,7 +16,7 @@ LISTED = 200
 def describe(model: Model, start: Given | None = None) -> dict[str, Any]:
     """Plain values; how data are looked at depends on their kind, and what is not known is looked at as a table."""
     codec = model.codec
-    name = "" if model.run is None else model.run.path.name
+    name = "" if model.run is None else "/".join(model.run.path.resolve().parts[-2:])
     view = codec.kind if codec.kind in VIEWS else "table"
     return {
         "view": view,
@@ -54,7 +54,7 @@ def _table(model: Model) -> dict[str, Any]:
     codec = model.codec
     columns = []
     for site, name in enumerate(codec.names):
-        labels, ranges = codec.labels(site), codec.bins(site) is not None
+        labels, ranges = codec.labels(site), codec.histogram(site) is not None
         listed = list(labels) if not ranges and len(labels) <= LISTED else None
         columns.append({"name": name, "kind": codec.site_kind(site), "ranges": ranges, "values": listed})
     return {"columns": columns}

@@ -24,7 +24,7 @@ from concrete_score.samplers.annealed import Stage
 
 SHOWN = 24
 """Values of a column that are shown; of more, the most probable."""
-DRAWS = 2048
+DRAWS = 1024
 """Rows drawn for distributions given conditions that leave several values."""
 REPEATS = 4
 """Answers with other randomness by which the error of a distribution is judged."""
@@ -89,9 +89,7 @@ def shares(model: Model, asked: Asked, seed: int | None = None) -> Shares:
         sizes = model.codec.space.sizes
         probs = zip(found.cells.site.tolist(), found.cells.log_probs.exp().numpy(force=True), strict=True)
         exact = set(found.method.split(", ")) <= EXACT
-        return Shares(
-            {site: row[: sizes[site]] for site, row in probs}, found.method, exact, warnings=found.warnings
-        )
+        return Shares({site: row[: sizes[site]] for site, row in probs}, found.method, exact, warnings=found.warnings)
     parts = list(model.sample_parts(DRAWS, asked.conditions, random_state=seed))
     states = torch.cat([part.states for part in parts]).cpu()
     left = [d for d, evidence in asked.evidence.items() if int((evidence > -torch.inf).sum()) > 1]
@@ -168,24 +166,24 @@ QUESTIONS: Mapping[str, Callable[[Model, Mapping[str, Any], Tell | None], dict[s
 
 def _bars(model: Model, asked: Asked, site: int, probs: Array) -> Array:
     """The probabilities that are shown of a column ``(B,)``: of its ranges, or of its values."""
-    bins = model.codec.bins(site, asked.conditions)
-    found: Array = probs if bins is None else bins.shares @ probs
+    ranges = model.codec.histogram(site, asked.conditions)
+    found: Array = probs if ranges is None else ranges.shares @ probs
     return found
 
 
 def _column(model: Model, asked: Asked, site: int, probs: Array) -> dict[str, Any]:
     """One column's distribution: ranges of a number, or values, of many the most probable."""
-    codec, bins = model.codec, model.codec.bins(site, asked.conditions)
-    if bins is None:
+    codec, ranges = model.codec, model.codec.histogram(site, asked.conditions)
+    if ranges is None:
         order = range(len(probs)) if len(probs) <= SHOWN else np.argsort(-probs, kind="stable")[:SHOWN].tolist()
         labels = codec.labels(site)
         bars = [_bar(labels[at], probs[at], [("=", labels[at])]) for at in order]
         hidden = len(probs) - len(bars)
     else:
-        bars = [_bar(*each) for each in zip(bins.labels, bins.shares @ probs, bins.conditions, strict=True)]
+        bars = [_bar(*each) for each in zip(ranges.labels, ranges.shares @ probs, ranges.conditions, strict=True)]
         hidden = 0
-    rest = 1.0 - sum(bar["probability"] for bar in bars)
-    return {"column": codec.names[site], "ranges": bins is not None, "bars": bars, "hidden": hidden, "rest": rest}
+    rest = max(0.0, 1.0 - sum(bar["probability"] for bar in bars))
+    return {"column": codec.names[site], "ranges": ranges is not None, "bars": bars, "hidden": hidden, "rest": rest}
 
 
 def _bar(label: str, probability: Any, conditions: Any) -> dict[str, Any]:

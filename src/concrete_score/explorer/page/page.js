@@ -13,7 +13,7 @@ async function begin() {
   const facts = [`model ${run.model}`, `${count(run.sites)} ${run.site_noun}`, `concrete-score ${run.version}`];
   replace(document.getElementById("facts"), facts.map((fact) => el("span", {}, fact)));
   VIEWS[run.view](run, document.getElementById("main"));
-  document.documentElement.dataset.ready = "1";
+  Object.assign(document.documentElement.dataset, { waiting: document.documentElement.dataset.waiting || "", ready: "1" });
 }
 
 begin().catch(() => say("the run could not be shown: csm explore has ended, or cannot be reached"));

@@ -112,10 +112,13 @@ function build(run, cards, actions) {
   const probability = el("div", {});
   const changes = el("div", {});
   const draws = el("div", {});
-  const answers = el("div", { className: "stack" }, probability, el("h2", {}, "Best single changes"), changes);
-  const aside = el("div", { className: "aside" }, panel("What is set", el("div", { className: "stack" }, chips, el("div", { className: "row" }, clear), answers)));
+  const set = panel("What is set", el("div", { className: "stack" }, chips, probability));
+  set.querySelector(".head").append(clear);
+  const better = panel("Best single changes", changes);
+  better.classList.add("later");
+  const aside = el("div", { className: "aside" }, set, better);
   const body = el("div", { className: "stack" }, el("section", { aria: { label: "Columns" } }, head, columns), panel("Example draws", draws));
-  return { root: el("div", { className: "split" }, aside, body), how, columns, chips, clear, probability, changes, draws, answers };
+  return { root: el("div", { className: "split" }, aside, body), how, columns, chips, clear, probability, changes, draws, answers: aside };
 }
 
 function search(cards) {
@@ -125,6 +128,13 @@ function search(cards) {
   };
   return el("label", {}, el("span", { className: "unseen" }, "Find a column"),
     el("input", { type: "search", className: "search", placeholder: "Find a column", on: { input: hide } }));
+}
+
+/** Conditions as they would be typed. */
+function typing(conditions) {
+  const [low, high] = conditions;
+  if (conditions.length === 2 && low.operator === ">=" && high.operator.startsWith("<")) return `${low.values[0]}..${high.operator === "<" ? "<" : ""}${high.values[0]}`;
+  return conditions.map(({ operator, values }) => (operator === "=" ? values[0] : `${operator} ${values.join(", ")}`)).join(" ");
 }
 
 let made = 0;
@@ -166,8 +176,8 @@ class Card {
 
   parse(text) {
     if (this.column.values && this.column.values.includes(text)) return [equal(text)];
-    const between = text.match(/^(.+?)\.\.(.+)$/);
-    if (this.column.ranges && between) return [{ operator: ">=", values: [between[1].trim()] }, { operator: "<=", values: [between[2].trim()] }];
+    const between = text.match(/^(.+?)\.\.(<?)(.+)$/);
+    if (this.column.ranges && between) return [{ operator: ">=", values: [between[1].trim()] }, { operator: between[2] || "<=", values: [between[3].trim()] }];
     const plain = text.replace(/^≥/, ">=").replace(/^≤/, "<=").replace(/^≠/, "!=");
     const operator = this.operators.find((each) => each !== "in" && plain.startsWith(each));
     return operator ? [{ operator, values: [plain.slice(operator.length).trim()] }] : [equal(text)];
@@ -177,7 +187,7 @@ class Card {
     this.conditions = conditions;
     this.root.classList.toggle("set", conditions.length > 0);
     if (this.input && document.activeElement !== this.input)
-      this.input.value = conditions.map(({ operator, values }) => (operator === "=" ? values[0] : `${operator} ${values.join(", ")}`)).join(" ");
+      this.input.value = typing(conditions);
     if (this.input && !conditions.length) this.input.value = "";
     this.error.textContent = this.column.ranges ? this.column.kind : "";
     for (const button of this.bars.children) this.press(button);
