@@ -108,13 +108,13 @@ def text_of(value: Mapping[str, Any]) -> str | None:
     return text
 
 
-def count_of(value: Mapping[str, Any], default: int, most: int) -> int:
-    """How many a question asks for.
+def count_of(value: Mapping[str, Any], default: int, most: int, name: str = "count") -> int:
+    """How many of something a question asks for.
 
     Raises:
         InputError: not a whole number from 1 to ``most``.
     """
-    return check_count(value.get("count", default), "count", 1, most)
+    return check_count(value.get(name, default), name, 1, most)
 
 
 def _condition(codec: Codec, places: Mapping[str, int], value: Any) -> Condition:

@@ -32,6 +32,8 @@ EXAMPLES, MOST_EXAMPLES = 8, 64
 CHANGES = 2 * TOP
 PAINTED, MOST_PAINTED = 9, 36
 """Images that are filled in side by side."""
+PASSES, MOST_PASSES = 60, 1000
+"""Network passes from noise to an image: fewer than by default, for somebody waits."""
 LARGEST_MAP = 2**17
 """Changes of a map at most."""
 EXACT = frozenset({"closed_form", "enumeration", "none"})
@@ -146,8 +148,9 @@ def fill(model: Model, value: Mapping[str, Any], tell: Tell | None = None) -> di
         if tell is not None:
             tell({"images": _levels(stage.x[:count])})
 
-    watched = watch if model.fitted.draws_from_noise else None
-    parts = list(model.sample_parts(count, asked.conditions, watch=watched))
+    passes = count_of(value, PASSES, MOST_PASSES, "passes")
+    noise = {"watch": watch, "passes": passes} if model.fitted.draws_from_noise else {}
+    parts = list(model.sample_parts(count, asked.conditions, **noise))
     states = torch.cat([part.states for part in parts]).cpu()
     mean = states.double().mean(0) / (max(model.codec.space.sizes) - 1)
     found = {"images": _levels(states), "mean": mean.tolist(), "method": parts[0].method}

@@ -183,6 +183,17 @@ def serve(explorer: Explorer, token: str, at: socket.socket, started: Callable[[
         at: where; see `listen`.
         started: called once requests are answered.
     """
+    try:
+        server_of(explorer, token, started).run(sockets=[at])
+    except KeyboardInterrupt:  # raised again by the server once it has closed
+        pass
+    finally:
+        explorer.close()
+        at.close()
+
+
+def server_of(explorer: Explorer, token: str, started: Callable[[], None] | None = None) -> uvicorn.Server:
+    """The server that `serve` runs: quiet, without a log, for addresses hold the token."""
     config = uvicorn.Config(
         explorer.app(token),
         http="h11",
@@ -190,18 +201,12 @@ def serve(explorer: Explorer, token: str, at: socket.socket, started: Callable[[
         lifespan="off",
         log_config=None,
         log_level="critical",
-        access_log=False,  # addresses hold the token
+        access_log=False,
         server_header=False,
         timeout_graceful_shutdown=1,
         limit_concurrency=64,
     )
-    try:
-        _Server(config, started).run(sockets=[at])
-    except KeyboardInterrupt:  # raised again by the server once it has closed
-        pass
-    finally:
-        explorer.close()
-        at.close()
+    return _Server(config, started)
 
 
 class _Server(uvicorn.Server):

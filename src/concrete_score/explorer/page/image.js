@@ -25,6 +25,7 @@ export function showImages(run, main) {
   const how = el("p", { className: "note" });
   const probability = el("div", {});
   const changes = el("div", {});
+  const passes = el("select", { on: { change: () => fill() } }, [20, 60, 240].map((many) => el("option", { value: many, selected: many === 60 }, `${many}${{ 20: ", quick", 60: "", 240: ", careful" }[many]}`)));
   replace(main, layout());
   for (const { column, values } of run.start) painted[place(column)] = Math.max(0, run.greys.indexOf(values[0]));
   if (!run.start.length) painted.fill(UNSET);
@@ -34,7 +35,7 @@ export function showImages(run, main) {
   function layout() {
     const tools = el("div", { className: "row", aria: { role: "group", label: "brush" } }, run.greys.length <= 8 ? run.greys.map((grey, level) => tool(level, name(level))) : slider(), tool(UNSET, "erase"));
     roving(tools);
-    const again = el("button", { type: "button", className: "button", on: { click: fill } }, "Fill in again");
+    const again = run.from_noise ? el("label", {}, "passes from noise ", passes) : null;
     const clear = el("button", { type: "button", className: "button", on: { click: () => (painted.fill(UNSET), changed()) } }, "Clear all");
     const left = panel("Paint", el("div", { className: "stack" }, tools, canvas, state, el("div", { className: "row" }, clear, again)));
     const pair = el("div", { className: "pair" }, el("figure", {}, mean, el("figcaption", {}, "mean of the completions")), effectsFigure);
@@ -111,7 +112,7 @@ export function showImages(run, main) {
     const question = { given: given() };
     bar.removeAttribute("value");
     during(signal, async () => {
-      const answer = await ask("fill", question, signal, (part) => show(part.images));
+      const answer = await ask("fill", { ...question, passes: Number(passes.value) }, signal, (part) => show(part.images));
       show(answer.images);
       put(mean, (at) => grey(answer.mean[at]));
       how.textContent = [`${answer.images.length} images drawn by ${answer.method}.`, ...answer.warnings].join(" ");
