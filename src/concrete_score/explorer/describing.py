@@ -24,7 +24,7 @@ def describe(model: Model, start: Given | None = None) -> dict[str, Any]:
         "noun": codec.noun,
         "sites": len(codec.names),
         "site_noun": codec.site_noun,
-        "model": type(model.fitted.model).__name__,
+        "model": type(model.fitted.model).__name__ if model.run is None else model.run.config["recipe"]["model"],
         "from_noise": model.fitted.draws_from_noise,
         "version": __version__,
         "operators": [*OPERATORS, IN],

@@ -36,6 +36,8 @@ PASSES, MOST_PASSES = 60, 1000
 """Network passes from noise to an image: fewer than by default, for somebody waits."""
 LARGEST_MAP = 2**17
 """Changes of a map at most."""
+UNKNOWN = "this model does not know it; csm evaluate bounds the mean of many, where it can"
+"""Why there is no probability."""
 EXACT = frozenset({"closed_form", "enumeration", "none"})
 """Ways to distributions that leave nothing to chance."""
 
@@ -115,7 +117,10 @@ def draws(model: Model, value: Mapping[str, Any], tell: Tell | None = None) -> d
 def row(model: Model, value: Mapping[str, Any], tell: Tell | None = None) -> dict[str, Any]:
     """The log-probability of what is set, and the single changes that raise it most; or why there is none."""
     asked = Asked.of(model.codec, value)
-    return {"complete": asked.complete, "probability": _probability(model, asked), **_changes(model, asked)}
+    found = model.probability(asked.conditions) if asked.conditions else None
+    known = None if found is None else {"log_value": found.log_value, "relative_error": found.relative_error}
+    unknown = UNKNOWN if asked.conditions and found is None else None
+    return {"complete": asked.complete, "probability": known, "unknown": unknown, **_changes(model, asked)}
 
 
 def effects(model: Model, value: Mapping[str, Any], tell: Tell | None = None) -> dict[str, Any]:
@@ -192,12 +197,6 @@ def _column(model: Model, asked: Asked, site: int, probs: Array) -> dict[str, An
 def _bar(label: str, probability: Any, conditions: Any) -> dict[str, Any]:
     told = [{"operator": operator, "values": [text]} for operator, text in conditions]
     return {"label": label, "probability": float(probability), "conditions": told}
-
-
-def _probability(model: Model, asked: Asked) -> dict[str, Any] | None:
-    """Of what is set, in nats; None where nothing is, or the model cannot tell."""
-    found = model.probability(asked.conditions) if asked.conditions else None
-    return None if found is None else {"log_value": found.log_value, "relative_error": found.relative_error}
 
 
 def _changes(model: Model, asked: Asked) -> dict[str, Any]:

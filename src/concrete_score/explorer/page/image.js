@@ -41,7 +41,7 @@ export function showImages(run, main) {
     const pair = el("div", { className: "pair" }, el("figure", {}, mean, el("figcaption", {}, "mean of the completions")), effectsFigure);
     const right = panel("Completions", el("div", { className: "stack" }, el("p", { className: "note" }, "Each is a draw given what is painted; press one to take all its pixels."), bar, pictures, pair, how));
     const row = panel("This image", el("div", { className: "stack" }, probability, el("h2", {}, "Best single changes"), changes));
-    return el("div", { className: "split" }, el("div", { className: "stack" }, left), el("div", { className: "stack" }, right, row));
+    return el("div", { className: "split even" }, el("div", { className: "stack" }, left), el("div", { className: "stack" }, right, row));
   }
 
   function name(level) {
@@ -120,7 +120,7 @@ export function showImages(run, main) {
     });
     during(signal, async () => {
       const answer = await ask("row", question, signal);
-      replace(probability, probabilityOf(answer.probability, answer.complete, "image"));
+      replace(probability, probabilityOf(answer, "image"));
       replace(changes, changesOf(answer, (change) => (painted[place(change.column)] = run.greys.indexOf(change.to), changed())));
       effectsFigure.hidden = !answer.complete;
       if (answer.complete) map(await ask("effects", question, signal));

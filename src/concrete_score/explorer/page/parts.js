@@ -155,8 +155,8 @@ export function roving(group) {
 }
 
 /** The log-probability of what is set. */
-export function probabilityOf(found, complete, noun) {
-  if (!found) return el("p", { className: "note" }, "This model knows probabilities only up to a constant, or nothing is set.");
+export function probabilityOf({ probability: found, complete, unknown: reason }, noun) {
+  if (!found) return el("p", { className: "note" }, `No log-probability: ${reason || "nothing is set yet"}.`);
   const error = found.relative_error > 0 ? ` ± ${found.relative_error.toFixed(4)}` : "";
   const what = complete ? `of this ${noun}` : "of what is set";
   return el(

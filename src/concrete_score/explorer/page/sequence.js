@@ -22,19 +22,19 @@ export function showSequences(run, main) {
   const probability = el("div", {});
   const changes = el("div", {});
   const draws = el("div", {});
-  const extras = el("div", { className: "row" });
+  const extras = el("div", { className: "row", hidden: !run.extra.length });
   replace(main, layout());
   begin();
 
   function layout() {
     const example = run.words ? "words parted by spaces" : `letters ${run.labels.slice(0, 24).join("")}`;
-    const blanks = run.blanks ? `; ${[...run.blanks].slice(-3).join(" ")} is a blank` : "";
+    const blanks = run.blanks ? `; ${run.blanks.includes("?") ? "?" : run.blanks[0]} is a blank` : "";
     const write = panel("Sequence", el("div", { className: "stack" },
       el("div", {}, el("label", { htmlFor: "sequence" }, `One of ${count(run.names.length - run.extra.length)} positions, `, el("span", { className: "note" }, `${example}${blanks}`)), field), extras,
       el("div", {}, el("h3", {}, "Changes made"), mutations),
       el("div", { className: "row" },
-        el("button", { type: "button", className: "button main", on: { click: () => refresh({ text: field.value.trim() }) } }, "Show"),
-        el("button", { type: "button", className: "button", on: { click: drawOne } }, "Draw one"))));
+        el("button", { type: "button", className: "button main", on: { click: () => refresh({ text: field.value.trim() }) } }, "Show this one"),
+        el("button", { type: "button", className: "button", on: { click: drawOne } }, "Draw another"))));
     const legend = el("p", { className: "scale" }, ends[0], el("i", {}), ends[1], el("span", {}, "log-ratio; a ring marks the letter that is there"));
     const map = panel("Every single change", el("div", { className: "stack" }, readout,
       el("div", { className: "map" }, heads, el("div", { className: "scroll" }, canvas)), legend));
@@ -44,7 +44,7 @@ export function showSequences(run, main) {
   }
 
   async function begin() {
-    replace(draws, el("p", { className: "note" }, "None yet: press Draw one."));
+    replace(draws, el("p", { className: "note" }, "None yet: press Draw another."));
     if (given.length) return refresh({ given });
     replace(readout, "Drawing a first sequence …");
     return drawOne();
@@ -75,7 +75,7 @@ export function showSequences(run, main) {
       showMutations();
       draw();
       const more = await ask("row", { given }, signal);
-      replace(probability, probabilityOf(more.probability, more.complete, "sequence"));
+      replace(probability, probabilityOf(more, "sequence"));
       replace(changes, changesOf(more, (change) => change_to(change.column, change.to)));
     }, main);
   }

@@ -54,7 +54,7 @@ export function showTable(run, main) {
     }, view.columns);
     during(signal, async () => {
       const answer = await ask("row", question, signal);
-      replace(view.probability, probabilityOf(answer.probability, answer.complete, "row"));
+      replace(view.probability, probabilityOf(answer, "row"));
       replace(view.changes, changesOf(answer, (change) => set(change.column, [equal(change.to)])));
     }, view.answers);
     during(signal, async () => {
