@@ -91,9 +91,11 @@ export class Turn {
 }
 
 let under = 0;
+let started = 0;
 /** Run something that asks; its refusals are said, unless it was given up. */
 export async function during(signal, work, place) {
   const root = document.documentElement;
+  if (!under) started = performance.now();
   root.dataset.busy = String(++under);
   if (place) place.classList.add("busy");
   try {
@@ -106,6 +108,7 @@ export async function during(signal, work, place) {
   } finally {
     if (place && !signal.aborted) place.classList.remove("busy");
     root.dataset.busy = String(--under);
+    if (!under && started) root.dataset.whole = String(performance.now() - started);
   }
 }
 
