@@ -154,7 +154,7 @@ def fill(model: Model, value: Mapping[str, Any], tell: Tell | None = None) -> di
             tell({"images": _levels(stage.x[:count])})
 
     passes = count_of(value, PASSES, MOST_PASSES, "passes")
-    noise = {"watch": watch, "passes": passes} if model.fitted.draws_from_noise else {}
+    noise: dict[str, Any] = {"watch": watch, "passes": passes} if model.fitted.draws_from_noise else {}
     parts = list(model.sample_parts(count, asked.conditions, **noise))
     states = torch.cat([part.states for part in parts]).cpu()
     mean = states.double().mean(0) / (max(model.codec.space.sizes) - 1)
