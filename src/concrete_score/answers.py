@@ -103,6 +103,15 @@ class Filled(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
+class Conditionals(NamedTuple):
+    """Distributions of blank cells given the others of their rows, and how they were found."""
+
+    cells: Cells
+    method: str
+    """``closed_form`` and ``enumeration`` are exact."""
+    warnings: tuple[str, ...] = ()
+
+
 def by_value(ratios: Tensor, states: Tensor, sizes: tuple[int, ...], observed: Tensor | None = None) -> Tensor:
     """Hamming's slots, the other values of each site, spread to all values: ``(N, K) -> (N, Σ sizes)``.
 

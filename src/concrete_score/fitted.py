@@ -380,9 +380,7 @@ class Fitted:
         """
         conditioner = self._conditioner(sampler)
         parts = [found.cells for found in conditioner.cells(states, observed, generator, effort=TOLD)]
-        row, site, log_probs = (torch.cat(column) for column in zip(*parts, strict=True))
-        order = (row * self.space.num_sites + site).argsort()
-        return Cells(row[order], site[order], log_probs[order])
+        return Cells(*(torch.cat(column) for column in zip(*parts, strict=True))).ordered(self.space.num_sites)
 
     def _observed(self, states: Any, observed: Any, random: torch.Generator, name: RowName) -> ObservedLogDensities:
         density = None if self.views.levels is not None else self.views.normalized

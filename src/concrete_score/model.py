@@ -17,7 +17,16 @@ from narwhals.dependencies import is_pandas_dataframe, is_polars_dataframe
 from torch import Tensor
 
 from concrete_score import registry, runs
-from concrete_score.answers import Explanation, Filled, Given, by_site, by_value, probability_table, without
+from concrete_score.answers import (
+    Conditionals,
+    Explanation,
+    Filled,
+    Given,
+    by_site,
+    by_value,
+    probability_table,
+    without,
+)
 from concrete_score.codecs import Codec
 from concrete_score.codecs.conditions import Condition
 from concrete_score.data.formats import Say
@@ -399,12 +408,18 @@ class Model:
         Returns:
             A table ``row, column, value, probability``, one line a value; of numbers and dates, one line a range.
         """
-        cells = None
-        if given.blank.any():
-            states, observed = self._cells(given)
-            with given.named():
-                cells = self.fitted.conditional_probs(states, observed, self.generator("impute", random_state))
-        return probability_table(given, cells, self.codec)
+        found = self.conditionals(given, random_state=random_state)
+        return probability_table(given, None if found is None else found.cells, self.codec)
+
+    def conditionals(self, given: Given, *, random_state: int | None = None) -> Conditionals | None:
+        """The distributions of `probabilities` as numbers, and how they were found; None where nothing is blank."""
+        if not given.blank.any():
+            return None
+        states, observed = self._cells(given)
+        with given.named():
+            found = self.fitted.impute(states, observed, self.generator("impute", random_state))
+        assert found.cells is not None
+        return Conditionals(found.cells.ordered(self.codec.space.num_sites), found.method, found.warnings)
 
     def column_probs(self, data: Any, target: Any, *, random_state: int | None = None) -> npt.NDArray[np.float64]:
         """``P(target = v | the other cells)`` of each row and value ``(N, V)``, values as in ``codec.labels``.

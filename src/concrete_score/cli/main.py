@@ -54,6 +54,7 @@ COMMANDS = {
     "explain": Listed("concrete_score.cli.explain:explain", "The single changes that make each row likelier."),
     "impute": Listed("concrete_score.cli.impute:impute", "Fill blank cells or pixels, likeliest or drawn."),
     "compare": Listed("concrete_score.cli.compare:compare", "A synthetic table beside the real one: alike? private?"),
+    "explore": Listed("concrete_score.cli.explore:explore", "A local page: set some columns and see the others."),
     "show": Listed("concrete_score.cli.show:show", "A run's columns, configuration, measurements and files."),
     "diagnose": Listed("concrete_score.cli.diagnose:diagnose", "What a table can teach, or how healthy a run is."),
     "export": Listed("concrete_score.cli.export:export", "A run's scoring as a program of torch.export."),

@@ -26,6 +26,7 @@ from concrete_score.codecs.conditions import (
     split_condition,
     split_values,
 )
+from concrete_score.codecs.ranges import Histogram
 from concrete_score.data.frame import Array
 from concrete_score.defaults import FILLS
 from concrete_score.errors import InputError, Option, Part, nearest
@@ -149,6 +150,10 @@ class Codec(ABC):
         """Logarithm of how many different cells each value of a site stands for ``(V,)``; None where all are 1."""
         return None
 
+    def histogram(self, site: int, conditions: Sequence[Condition] = ()) -> Histogram | None:
+        """Ranges to look at a site by, given conditions; None where its values are looked at themselves."""
+        return None
+
     @abstractmethod
     def natives(self, site: int) -> Sequence[Any]:
         """A site's values in order, as they stand in the data."""
@@ -213,8 +218,9 @@ class Codec(ABC):
         """Conditions from texts such as ``age>=65``, or from a mapping of sites to values or lists of values.
 
         Args:
-            given: ``["age>=65", "country in US,CA"]``, ``{"smoke": "yes", "country": ["US", "CA"]}``, or None. Sites
-                without names may be called by number. See `codecs.conditions` for what texts may say.
+            given: ``["age>=65", "country in US,CA"]``, ``{"smoke": "yes", "country": ["US", "CA"]}``, a list of
+                `Condition`, or None. Sites without names may be called by number. See `codecs.conditions` for what
+                texts may say.
 
         Raises:
             InputError: neither, no such site, or no operator.
@@ -278,6 +284,8 @@ class Codec(ABC):
 
     def _condition(self, text: Any) -> Condition:
         """A condition of a text."""
+        if isinstance(text, Condition):
+            return text
         name, sign, value = split_condition(text, self.names, self.site_noun.removesuffix("s"))
         site = self.names.index(name)
         return Condition(site, sign, split_values(value, partial(self.place, site)) if sign == IN else (value,))

@@ -17,7 +17,7 @@ import polars as pl
 
 from concrete_score import registry
 from concrete_score.codecs.conditions import COMPARISONS, GIVEN, Condition, as_evidence, label_evidence, to_number
-from concrete_score.codecs.ranges import edges_label, edges_listed, quantile_edges
+from concrete_score.codecs.ranges import Histogram, edges_label, edges_listed, quantile_edges
 from concrete_score.data.frame import Array
 from concrete_score.errors import InputError, nearest
 
@@ -142,6 +142,10 @@ class SiteColumn(ABC):
     @property
     def log_sizes(self) -> Array | None:
         """Logarithm of how many different cells each of the site's values stands for ``(V,)``; None where all are 1."""
+        return None
+
+    def histogram(self, conditions: Sequence[Condition] = ()) -> Histogram | None:
+        """Ranges to look at the column by, given conditions on it; None where its values are looked at themselves."""
         return None
 
     def summary(self, log_probs: Array, how: str) -> pl.Series | None:

@@ -11,7 +11,7 @@ import polars as pl
 from concrete_score.codecs.columns import DATE, UNKNOWN, ColumnCells, SiteColumn, Value
 from concrete_score.codecs.conditions import GIVEN, Condition
 from concrete_score.codecs.numbers import Number
-from concrete_score.codecs.ranges import Allowed, intervals, meet
+from concrete_score.codecs.ranges import Allowed, Histogram, intervals, meet
 from concrete_score.data.dates import COMPACT, TYPES, as_temporal, find_formats, find_span, is_format, moments
 from concrete_score.data.frame import Array
 from concrete_score.errors import InputError
@@ -171,6 +171,15 @@ class Date(SiteColumn):
     def log_evidence(self, conditions: Sequence[Condition]) -> Array:
         """``log P(all conditions | range)`` ``(V,)``."""
         return self.number.interval_evidence(self.allowed(conditions))
+
+    def histogram(self, conditions: Sequence[Condition] = ()) -> Histogram:
+        """Ranges of about equal length over the bulk of the training values."""
+
+        def spell(keys: Sequence[int]) -> Sequence[str]:
+            texts: list[str] = self._texts(np.array(keys, dtype=np.int64)).to_list()
+            return texts
+
+        return self.number.spelled_histogram(self.allowed(conditions), spell)
 
     def summary(self, log_probs: Array, how: str) -> pl.Series:
         """What fills blanks of these log-probabilities ``(B, V)``: a mean, median or mode on the grid."""

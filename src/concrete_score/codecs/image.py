@@ -153,7 +153,7 @@ class ImageCodec(Codec):
         """One site a pixel."""
         return Space((self.levels,) * (self.shape[0] * self.shape[1]))
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """``row,column`` of every site."""
         return pixel_names(self.shape)

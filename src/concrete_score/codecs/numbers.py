@@ -11,7 +11,7 @@ is a probability on the grid, and columns cut in different ways compare (docs/ma
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
@@ -22,7 +22,17 @@ import polars as pl
 
 from concrete_score.codecs.columns import NUMBER, NUMBER_PATTERN, UNKNOWN, ColumnCells, SiteColumn, Value, reserve_of
 from concrete_score.codecs.conditions import GIVEN, Condition
-from concrete_score.codecs.ranges import LIMIT, Allowed, ascending, cut, grid_digits, intervals, meet
+from concrete_score.codecs.ranges import (
+    LIMIT,
+    Allowed,
+    Histogram,
+    ascending,
+    cut,
+    even_intervals,
+    grid_digits,
+    intervals,
+    meet,
+)
 from concrete_score.data.frame import Array
 from concrete_score.errors import InputError
 
@@ -273,6 +283,45 @@ class Number(SiteColumn):
         """How many grid points of the training range lie in each cell ``(V,)``."""
         points = np.minimum(self._ends, self.span[1]) - np.maximum(self._starts, self.span[0]) + 1.0
         return np.bincount(self._cells, np.maximum(points, 0.0))
+
+    def histogram(self, conditions: Sequence[Condition] = ()) -> Histogram:
+        """Ranges of round width over the bulk of the training values.
+
+        >>> column = Number.fit("age", np.random.default_rng(0).integers(17, 91, 5000))
+        >>> found = column.histogram([Condition(0, ">=", ("80",))])
+        >>> found.labels[0], found.labels[-1], found.conditions[1], found.shares.shape
+        ('below 20', '90 and above', (('>=', '20'), ('<', '25')), (16, 75))
+        >>> [round(float(found.shares[:, column.place(age)].sum()), 6) for age in ("79", "80")]
+        [0.0, 1.0]
+        """
+        return self.spelled_histogram(self.allowed(conditions), lambda keys: [self.text(key) for key in keys])
+
+    def spelled_histogram(self, allowed: Allowed, spell: Callable[[Sequence[int]], Sequence[str]]) -> Histogram:
+        """The ranges of `histogram` among the grid points that are allowed; ``spell`` writes grid points."""
+        ranges = even_intervals(*self._bulk)
+        whole = self.interval_evidence(allowed)
+        with np.errstate(invalid="ignore"):
+            parts = [np.exp(self.interval_evidence(meet([allowed, (each,)])) - whole) for each in ranges]
+        lows = list(spell([low for low, _ in ranges[1:]]))
+        starts, last = ["", *lows], list(spell([high for _, high in ranges[:-1]]))
+        labels = [a if a == b else f"{a}–{b}" for a, b in zip(starts[1:-1], last[1:], strict=True)]
+        pairs = [((">=", low), ("<", high)) for low, high in itertools.pairwise(lows)]
+        if not lows:
+            return Histogram(("all",), ((),), np.nan_to_num(np.stack(parts)))
+        return Histogram(
+            (f"below {lows[0]}", *labels, f"{lows[-1]} and above"),
+            ((("<", lows[0]),), *pairs, ((">=", lows[-1]),)),
+            np.nan_to_num(np.stack(parts)),
+        )
+
+    @cached_property
+    def _bulk(self) -> tuple[int, int]:
+        """The grid points between which all but a hundredth of the training values lie."""
+        low, high = np.maximum(self._starts, self.span[0]), np.minimum(self._ends, self.span[1])
+        inside = np.flatnonzero(low <= high)
+        share = np.cumsum(np.array(self.weights)[inside])
+        first, last = np.searchsorted(share / share[-1], [0.005, 0.995])
+        return int(low[inside[first]]), int(high[inside[min(last, len(inside) - 1)]])
 
     def summary(self, log_probs: Array, how: str) -> pl.Series:
         """What fills blanks whose cells have these log-probabilities ``(B, V)``: a mean, median or mode on the grid."""

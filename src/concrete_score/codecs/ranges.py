@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,18 @@ _DIGITS = 12
 """The most decimals of a grid that is read off the values; beyond, numbers are continuous."""
 _SIGNIFICANT = 9
 """Digits of a continuous column, relative to its range."""
+MOST_BARS = 24
+"""Bars of a histogram at most."""
+
+
+class Histogram(NamedTuple):
+    """Ranges of about equal width that cover a line, to look at: the bars of a histogram."""
+
+    labels: tuple[str, ...]
+    conditions: tuple[tuple[tuple[str, str], ...], ...]
+    """Of each range the comparisons that it is: operators and values."""
+    shares: Array
+    """``P(range | cell)`` ``(B, V)``: times the probabilities of the cells, those of the ranges."""
 
 
 def cut(keys: Array, ranges: int | None = None) -> tuple[Array, Array, Array]:
@@ -87,6 +100,22 @@ def meet(allowed: Iterable[Allowed]) -> Allowed:
         pairs = [(max(a, c), min(b, d)) for a, b in found for c, d in each]
         found = tuple((a, b) for a, b in pairs if a <= b)
     return found
+
+
+def even_intervals(low: int, high: int, most: int = MOST_BARS) -> list[tuple[int, int]]:
+    """At most ``most`` intervals of grid points of one round width; the outermost are open.
+
+    >>> [(first, last) for first, last in even_intervals(17, 90, 8)[1:-1]]
+    [(20, 39), (40, 59), (60, 79)]
+    >>> even_intervals(0, 1)[0] == (-LIMIT, 0), len(even_intervals(0, 10**9))
+    (True, 21)
+    """
+    powers = (base * 10**power for power in range(19) for base in (1, 2, 5))
+    width = next(each for each in powers if high // each - low // each < most)
+    starts = range(low // width * width, high + 1, width)
+    ends = [*starts, high + 1][1:]
+    found = [(start, end - 1) for start, end in zip(starts, ends, strict=True)]
+    return [(-LIMIT if at == 0 else a, LIMIT if at == len(found) - 1 else b) for at, (a, b) in enumerate(found)]
 
 
 def intervals(operator: str, keys: Sequence[tuple[int, int]]) -> Allowed:

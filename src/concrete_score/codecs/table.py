@@ -28,6 +28,7 @@ from concrete_score.codecs.columns import UNKNOWN as UNSEEN
 from concrete_score.codecs.conditions import Condition
 from concrete_score.codecs.filling import Filling, completed
 from concrete_score.codecs.inference import TableOptions, column_name, infer_columns, refuse_blanks
+from concrete_score.codecs.ranges import Histogram
 from concrete_score.data.frame import ARRAYS, DRAW, Array, Form, Frame, as_frame
 from concrete_score.defaults import FILLS, MISSING, UNKNOWN
 from concrete_score.errors import Command, InputError, Option, Part, Text, nearest
@@ -242,6 +243,10 @@ class TableCodec(Codec):
     def log_sizes(self, site: int) -> Array | None:
         """Of numbers and dates, how many grid points of the training range each range has."""
         return self.columns[site].log_sizes
+
+    def histogram(self, site: int, conditions: Sequence[Condition] = ()) -> Histogram | None:
+        """Of numbers and dates, ranges of about equal width."""
+        return self.columns[site].histogram([each for each in conditions if each.site == site])
 
     def site_kind(self, site: int) -> str:
         """Text, integer, boolean, number, date, pooled or bins."""

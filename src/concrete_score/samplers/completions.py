@@ -46,6 +46,11 @@ class Cells(NamedTuple):
     log_probs: Float[Tensor, "cells values"]
     """``log q(x_site = v | observed cells of the row)`` ``(B, V)``; -inf beyond a site's size."""
 
+    def ordered(self, sites: int) -> "Cells":
+        """By row and site, of states of so many sites."""
+        order = (self.row * sites + self.site).argsort()
+        return Cells(self.row[order], self.site[order], self.log_probs[order])
+
 
 def row_by_number(row: int) -> str:
     """The default `RowName`.
