@@ -38,8 +38,7 @@ nb_execution_mode = "force"
 nb_execution_in_temp = True
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
-nb_merge_streams = True
-nb_output_stderr = "show"
+nb_output_stderr = "remove-warn"  # a page on which something is complained about is not built
 nb_number_source_lines = False
 suppress_warnings = [
     "ref.python",  # one class under two of its public names, in an annotation
@@ -55,6 +54,7 @@ python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
+napoleon_attr_annotations = False
 add_module_names = False
 
 # Looks
