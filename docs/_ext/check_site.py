@@ -1,4 +1,4 @@
-"""What Sphinx does not check of a built site: that every link and anchor leads somewhere, and nothing comes from outside.
+"""What Sphinx does not check of a built site: every link and anchor leads somewhere, and nothing comes from outside.
 
 ``python docs/_ext/check_site.py build/docs``
 """
@@ -12,6 +12,8 @@ from urllib.parse import unquote, urlsplit
 
 _FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "audio": "src"}
 """What a browser loads by itself, by tag and attribute."""
+_LOADED = ("stylesheet", "icon", "preload", "preconnect", "prefetch", "manifest")
+"""Relations of a link that a browser follows by itself."""
 _STYLE_URL = re.compile(r"(?:@import\s+|url\()\s*['\"]?(?:https?:)?//", re.I)
 
 
@@ -30,7 +32,7 @@ class Page(HTMLParser):
         self.anchors |= {found[name] for name in ("id", "name") if name in found}
         if tag == "a" and "href" in found:
             self.links.append(found["href"])
-        if tag == "link" and found.get("rel") in ("stylesheet", "icon", "preload", "preconnect", "prefetch", "manifest"):
+        if tag == "link" and found.get("rel") in _LOADED:
             self.loaded.append(found.get("href", ""))
         if tag in _FETCHED and _FETCHED[tag] in found:
             self.loaded.append(found[_FETCHED[tag]])

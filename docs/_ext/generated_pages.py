@@ -36,10 +36,12 @@ def write(path: Path, text: str) -> None:
 
 def results() -> dict[str, Path]:
     """The page of every result, by the result's name."""
-    found = {}
+    found: dict[str, Path] = {}
     for folder in sorted(RESULTS.iterdir()):
         pages = [folder / f"{folder.name}.md", folder / "README.md"]
-        found |= {folder.name: page for page in pages[::-1] if page.is_file()}
+        there = [page for page in pages if page.is_file()]
+        if there:
+            found[folder.name] = there[0]
     return found
 
 
@@ -119,7 +121,8 @@ def reference() -> None:
         hidden = [path.rpartition(".")[2] for path in shown if path.startswith(f"{room}.")]
         options = ["   :members:"] + (["   :imported-members:"] if is_package else [])
         options += [f"   :exclude-members: {', '.join(hidden)}"] if hidden and not is_package else []
-        write(DOCS / "reference" / "api" / f"{room}.md", page(room, [f".. automodule:: concrete_score.{room}", *options]))
+        text = page(room, [f".. automodule:: concrete_score.{room}", *options])
+        write(DOCS / "reference" / "api" / f"{room}.md", text)
     template = (TEMPLATES / "api.md").read_text(encoding="utf-8")
     text = template.replace("ROOMS", "\n".join(lines)).replace("PAGES", "\n".join(rooms()))
     write(DOCS / "reference" / "api" / "index.md", text.replace("(api/", "("))
@@ -138,7 +141,7 @@ def names() -> None:
     """Every registered name with its line, kind by kind: what ``csm list`` prints."""
     lines = [(TEMPLATES / "names.md").read_text(encoding="utf-8")]
     for kind, entries in registry.BUILT_IN.items():
-        rows = [f"| `{name}` | {entry.help.replace('|', chr(92) + '|')} | {entry.section} |" for name, entry in entries.items()]
+        rows = [f"| `{name}` | {entry.help} | {entry.section} |" for name, entry in entries.items()]
         lines += [f"## {kind}", "", "| name | what it is | in the paper |", "|---|---|---|", *rows, ""]
     write(DOCS / "reference" / "names.md", "\n".join(lines))
 

@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PROJECT = {"CHANGELOG.md": "project/changelog.md", "CONTRIBUTING.md": "project/contributing.md", "SECURITY.md": "project/security.md"}
+PROJECT = {
+    "CHANGELOG.md": "project/changelog.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "SECURITY.md": "project/security.md",
+}
 _LINK = re.compile(r"(\]\()((?:\.\./)+)(results(?:/[\w/.]*)?|[A-Z]+\.md)((?:#[\w-]+)?\))")
 
 
@@ -26,7 +30,7 @@ def page_of(path: str) -> str | None:
 
 
 def rewrite(text: str, depth: int) -> str:
-    """Markdown of a page ``depth`` folders below ``docs/`` with its links to the repository's files made links to pages.
+    """Markdown of a page ``depth`` folders below ``docs/``, its links to the repository's files made links to pages.
 
     >>> rewrite("[figure 1](../results/figure1/figure1.md)", 0)
     '[figure 1](gallery/figure1.md)'
