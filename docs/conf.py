@@ -28,6 +28,7 @@ extensions = [
     "mathml",
     "generated_pages",
     "repository_links",
+    "side_by_side",
 ]
 exclude_patterns = ["_ext", "_static", "README.md"]
 

@@ -67,6 +67,14 @@ def test_every_result_has_its_page_and_every_registered_one_a_line():
     assert all(pages.help_of(name) for name in pages.results())
 
 
+def test_notebooks_are_dealt_out_and_no_page_is_lost():
+    spread = tool("side_by_side").spread
+    assert spread(list("abcdef"), {"a", "b"}) == list("acdbef")
+    assert spread(["x"], set()) == spread(["x"], {"x"}) == ["x"]
+    names = [f"page{k}" for k in range(17)]
+    assert sorted(spread(names, set(names[3:8]))) == sorted(names)
+
+
 # --- the pages
 
 
