@@ -61,6 +61,7 @@ class Drawn:
 
 
 def by_number(site: int, value: int) -> str:
+    """What a cell is called where there is no codec that names it."""
     return f"site {site} = {value}"
 
 
