@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/data/MANIFEST.json),)
 export CONCRETE_SCORE_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: setup demo test test-slow test-faults test-browser lint bench dist clean
+.PHONY: setup demo test test-slow test-faults test-browser lint bench dist docs docs-links clean
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
@@ -55,5 +55,18 @@ dist: $(READY)
 	$(BIN)/python -m build --no-isolation
 	$(BIN)/twine check --strict dist/*
 
+# The site, in build/docs: every page's code is executed, a warning is an error, and nothing is fetched but packages.
+# The reader's machine needs no network either. QUICK=1 executes no notebook.
+docs: $(READY)
+	PIP_CONSTRAINT=$(abspath constraints.txt) $(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	$(if $(QUICK),,OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q docs)
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -j 2 -q -d build/doctrees $(if $(QUICK),-D nb_execution_mode=off) docs build/docs
+	$(BIN)/python docs/_ext/check_site.py build/docs
+
+# Links to elsewhere; needs a network.
+docs-links: $(READY)
+	PIP_CONSTRAINT=$(abspath constraints.txt) $(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	$(BIN)/python -m sphinx -b linkcheck -q -D nb_execution_mode=off docs build/docs-links
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist docs/gallery docs/project docs/reference/api docs/reference/names.md

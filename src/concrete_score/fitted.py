@@ -62,6 +62,7 @@ class Drawn:
 
 
 def by_number(site: int, value: int) -> str:
+    """What a cell is called where there is no codec that names it."""
     return f"site {site} = {value}"
 
 
@@ -338,6 +339,7 @@ class Fitted:
         *,
         passes: int | None = None,
         row_name: RowName = row_by_number,
+        effort: int = 1,
     ) -> Imputed:
         """Rows with their blanks filled: each by its most probable value given the observed cells, or by joint draws.
 
@@ -352,6 +354,7 @@ class Fitted:
             progress: receives how many rows are done.
             passes: from noise, about how many network passes each chain may take.
             row_name: what a row is called in messages.
+            effort: times the draws by which the distributions of blanks are told; `TOLD` where they are reported.
 
         Raises:
             InputError: before any work: a sampler that cannot run; or a row whose observed cells have probability zero.
@@ -364,7 +367,7 @@ class Fitted:
             return Imputed(done.states, done.method, done.warnings)
         rows, _ = check_query(states, observed, self.space)
         filled, parts = rows.clone(), []
-        for found in conditioner.cells(states, observed, generator, progress):
+        for found in conditioner.cells(states, observed, generator, progress, effort):
             filled[found.cells.row, found.cells.site] = most_probable(found.cells.log_probs)
             parts.append(found.cells)
         cells = Cells(*(torch.cat(column) for column in zip(*parts, strict=True)))
@@ -378,9 +381,9 @@ class Fitted:
 
         Told by `TOLD` times the draws that `impute` fills a blank by.
         """
-        conditioner = self._conditioner(sampler)
-        parts = [found.cells for found in conditioner.cells(states, observed, generator, effort=TOLD)]
-        return Cells(*(torch.cat(column) for column in zip(*parts, strict=True))).ordered(self.space.num_sites)
+        found = self.impute(states, observed, generator, sampler=sampler, effort=TOLD).cells
+        assert found is not None
+        return found.ordered(self.space.num_sites)
 
     def _observed(self, states: Any, observed: Any, random: torch.Generator, name: RowName) -> ObservedLogDensities:
         density = None if self.views.levels is not None else self.views.normalized

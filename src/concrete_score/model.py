@@ -45,6 +45,7 @@ from concrete_score.randomness import generator
 from concrete_score.runs import Run
 from concrete_score.samplers.evidence import Probability
 from concrete_score.samplers.from_noise import Watch
+from concrete_score.samplers.weighted import TOLD
 from concrete_score.training.patterns import BlankPatterns
 
 LeaveBlanks = Callable[[Frame, Tensor], Frame]
@@ -417,7 +418,7 @@ class Model:
             return None
         states, observed = self._cells(given)
         with given.named():
-            found = self.fitted.impute(states, observed, self.generator("impute", random_state))
+            found = self.fitted.impute(states, observed, self.generator("impute", random_state), effort=TOLD)
         assert found.cells is not None
         return Conditionals(found.cells.ordered(self.codec.space.num_sites), found.method, found.warnings)
 
