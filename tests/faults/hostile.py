@@ -295,6 +295,6 @@ def _alarm() -> Any:
 
 FAMILIES = (
     Family("flips", flip, 300, 5000, 500, before=fits.cases, prepare=copy_runs),
-    Family("crafted-runs", craft, 40, 5000, 50, before=fits.cases, prepare=copy_runs),
-    Family("misuse", misuse, 40, 3000, 40, before=fits.cases, prepare=copy_runs),
+    Family("crafted-runs", craft, 40, 5000, 100, before=fits.cases, prepare=copy_runs),
+    Family("misuse", misuse, 40, 2000, 100, before=fits.cases, prepare=copy_runs),
 )
