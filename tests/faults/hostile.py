@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +218,7 @@ def _replace(rng: random.Random, info: dict[str, Any]) -> None:
                 deep = [deep]
             holder[key] = deep
         case _:
-            holder[key] = rng.choice(_VALUES)
+            holder[key] = deepcopy(rng.choice(_VALUES))  # what is put in may be changed itself
 
 
 # --- misuse
