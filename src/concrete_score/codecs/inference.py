@@ -17,8 +17,9 @@ An array without column names holds states: its whole numbers are categories as 
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,7 +136,8 @@ class TableOptions:
         names = [name for name in dict.fromkeys(columns or frame.names) if name not in left_out]
         if not names:
             raise InputError("at least one column", "none", where=frame.where)
-        return Frame(frame.table.select(names), frame.form, frame.where, frame.named)
+        table = frame.table if names == frame.table.columns else frame.table.select(names)
+        return Frame(table, frame.form, frame.where, frame.named)
 
     def blanks(self, frame: Frame) -> tuple[str, ...]:
         """The texts that mean a blank cell of this table."""
@@ -143,7 +145,8 @@ class TableOptions:
 
     def asked(self, name: str, frame: Frame) -> str | None:
         """What a column was said to be."""
-        return _of(self.column, name, frame)
+        kind: str | None = _of(self.column, name, frame)
+        return kind
 
     def bins_of(self, name: str, frame: Frame) -> int | None:
         """Into how many ranges a column is to be cut whose values are the ranges."""
@@ -182,7 +185,7 @@ def infer_columns(frame: Frame, options: TableOptions) -> Inferred:
         raise _all_blank(frame)
     faults: list[tuple[str, str, Option]] = []
     found: list[Judged] = []
-    usual = max((column.blanks for column in columns if len(column.known) > 1), default=0)
+    usual = cache(lambda: max((column.blanks for column in columns if len(column.known) > 1), default=0))
     for at, column in enumerate(columns):
         try:
             found.append(_judge(column, at, frame, options, usual))
@@ -220,8 +223,8 @@ def _refuse_constants(frame: Frame, options: TableOptions, na: Collection[str]) 
         return
     blanks, seen = frozenset(("", *na)) if not frame.typed else frozenset(("",)), False
     for series in frame.table:
-        for cells in (series.head(_FIRST), series):
-            values = set(cells.to_list() if len(cells) <= _FIRST else cells.unique().to_list())
+        for cells in (series,) if len(frame) <= _FIRST else (series.head(_FIRST), series.unique()):
+            values = set(cells.to_list())
             known = {value for value in values if value is not None and value == value and value not in blanks}
             if len(known) > 1 or (known and len(known) < len(values) and options.missing != "drop"):
                 return
@@ -251,7 +254,7 @@ class _Fault(Exception):
         self.reason, self.option = reason, option
 
 
-def _judge(column: Column, at: int, frame: Frame, options: TableOptions, usual: int) -> Judged:
+def _judge(column: Column, at: int, frame: Frame, options: TableOptions, usual: Callable[[], int]) -> Judged:
     """What a column is: as it was said, or else as its cells suggest; other columns have ``usual`` blanks at most."""
     asked, count = options.asked(column.name, frame), options.bins_of(column.name, frame)
     blank = options.missing == "category" and column.blanks > 0
@@ -266,7 +269,7 @@ def _judge(column: Column, at: int, frame: Frame, options: TableOptions, usual: 
         return Judged(Constant(column.name, at, None), "blank in every row: left aside")
     if len(column.known) == 1 and not (column.blanks and options.missing != "drop"):
         return Judged(_constant(column, at), "one value in every row: kept aside, and given back")
-    if len(column.known) == 1 and column.blanks <= usual and not blank:
+    if len(column.known) == 1 and column.blanks <= usual() and not blank:
         return Judged(_constant(column, at), "one value wherever it is known: kept aside, and given back")
     if len(column.known) == 1:
         return Judged(_category(column, True), "one value or blank: a blank counts as a value")
