@@ -326,3 +326,45 @@ def test_a_crafted_checkpoint_is_refused_in_one_line(copy):
         write(path, TensorFile("checkpoint", run.id, file.step, state, {}))
         with pytest.raises(InputError, match=r"run\.json|metrics\.jsonl"):
             runs.train(runs.open(copy), ROWS, ROWS)
+
+
+def test_an_error_of_ours_after_the_checkpoint_is_not_blamed_on_the_run(tmp_path, monkeypatch):
+    """A step that fails for a reason of its own is no fault of run.json, also where a training goes on."""
+    from concrete_score.training.loop import _Loop
+
+    run, count = begin(tmp_path / "run"), iter(range(100))
+    runs.train(run, ROWS, ROWS, interrupted=lambda: next(count) >= 5)
+
+    def broken(self):
+        raise TypeError("a mistake of ours")
+
+    monkeypatch.setattr(_Loop, "_step", broken)
+    with pytest.raises(TypeError, match="a mistake of ours"):
+        runs.train(runs.open(run.path), ROWS, ROWS)
+
+
+ODD_STATES = {
+    "guard": [{"best": "x"}, {"rollbacks": None}, {"other": 1}, 3],
+    "best_step": ["x", None, 1.5],
+    "seconds": ["x", [1]],
+    "ended": [1, None],
+    "restarted_at": [None, {}],
+}
+
+
+@pytest.mark.parametrize("name", ODD_STATES)
+def test_a_checkpoint_of_other_types_is_refused_before_a_step(tmp_path, name):
+    from concrete_score.training.store import TensorFile, write
+
+    run, count = begin(tmp_path / "run"), iter(range(100))
+    runs.train(run, ROWS, ROWS, interrupted=lambda: next(count) >= 5)
+    (path,) = run.checkpoints()
+    file = run._read_checkpoint(path)
+    for value in ODD_STATES[name]:
+        write(path, TensorFile("checkpoint", run.id, file.step, {**file.state, name: value}, file.tensors))
+        with pytest.raises(InputError, match=r"run\.json: checkpoint: expected a checkpoint of this model"):
+            runs.train(runs.open(run.path), ROWS, ROWS)
+    shapes = {key: torch.stack([value, value]) if "exp_avg" in key else value for key, value in file.tensors.items()}
+    write(path, TensorFile("checkpoint", run.id, file.step, file.state, shapes))
+    with pytest.raises(InputError, match=r"run\.json: checkpoint: expected a checkpoint of this model"):
+        runs.train(runs.open(run.path), ROWS, ROWS)

@@ -374,8 +374,8 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         """
         import narwhals as nw
 
-        table = nw.from_native(X, eager_only=True, pass_through=True)
-        if not isinstance(X, Frame) and not isinstance(table, nw.DataFrame):
+        table = nw.from_native(X, pass_through=True)
+        if not isinstance(X, Frame) and not isinstance(table, nw.DataFrame | nw.LazyFrame):
             sizes = {"ensure_min_samples": rows, "ensure_min_features": columns}
             X = check_array(X, dtype=None, ensure_all_finite=False, estimator=self, input_name=where, **sizes)
         frame = as_frame(X, where)

@@ -294,6 +294,7 @@ def _begun(request: Request, say: Say) -> Job:
 def _resumed(request: Request, stored: Run, say: Say) -> Job:
     """The job of a run that goes on: its own codec and configuration, and the data that it was begun with."""
     recipe, settings, _ = _asked_for(request)
+    stored.check()
     config, plan = _continued(stored, recipe, settings, _fraction(request.valid_fraction))
     data = load_data(request.data, "train", request.data_dir, say, request.reading)
     codec = _same_codec(stored, data, request)
@@ -301,7 +302,10 @@ def _resumed(request: Request, stored: Run, say: Say) -> Job:
     states, valid, facts = _encoded(request, codec, data, config["missing"], say)
     _refuse_other_data(stored, facts, str(request.data))
     parts = (states, valid) if valid is not None else hold_out(states, config["valid_fraction"], plan.settings.seed)
-    return Job(codec, *parts, plan, config, facts, stored)
+    job = Job(codec, *parts, plan, config, facts, stored)
+    with runs.untrusted(stored):
+        job.check()
+    return job
 
 
 def _encoded(

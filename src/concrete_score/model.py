@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from narwhals.dependencies import is_pandas_dataframe, is_polars_dataframe
 from torch import Tensor
 
 from concrete_score import registry, runs
@@ -31,7 +30,7 @@ from concrete_score.codecs import Codec
 from concrete_score.codecs.conditions import Condition
 from concrete_score.data.formats import Say
 from concrete_score.data.frame import DRAW, Form, Frame
-from concrete_score.data.natives import known_columns, put_back
+from concrete_score.data.natives import keep_objects, known_columns, library_of, put_back
 from concrete_score.defaults import FILLS, MISSING, TOP, UNKNOWN
 from concrete_score.errors import Command, InputError, Option, check_count, nearest
 from concrete_score.files import refuse_large
@@ -343,7 +342,8 @@ class Model:
     def filled_in_kind(self, data: Any, given: Given, draws: int | None = None, **how: Any) -> Any:
         """As `impute`, for data whose `known` part was read with its blanks."""
         names = self._named_in(data)
-        if draws is not None and DRAW in map(str, getattr(data, "columns", ())):
+        library = library_of(data)
+        if draws is not None and library is not None and DRAW in library.names(data):
             fix = ("rename it, or leave out ", Option("draws"))
             raise InputError(f"a table without a column {DRAW!r}", "one that has it", given.data.where, fix)
         found = self.fill(given, draws, **how)
@@ -351,16 +351,18 @@ class Model:
         if names:
             return put_back(data, names, given.data.table, found.data.table, draws)
         filled = found.data.native()
+        if isinstance(data, np.ndarray) and data.dtype == object:
+            return keep_objects(data, given.data.table, found.data.table.drop(DRAW, strict=False), filled)
         if draws is None and hasattr(filled, "iloc") and hasattr(data, "iloc"):
             filled.index = data.index
         return filled
 
     def _named_in(self, data: Any) -> frozenset[str]:
-        """The names by which a pandas or polars frame has all columns of the model; none if it has not."""
-        if not (is_pandas_dataframe(data) or is_polars_dataframe(data)):
+        """The names by which a data frame has all columns of the model; none if it has not."""
+        if (library := library_of(data)) is None:
             return frozenset()
         names = {*self.codec.names, *(each.name for each in getattr(self.codec, "aside", ()))}
-        present = [str(name) for name in data.columns]
+        present = library.names(data)
         whole = set(self.codec.names) <= set(present) and len(set(present)) == len(present)
         return frozenset(names) if whole else frozenset()
 

@@ -57,6 +57,17 @@ SAMPLES = "samples"
 """Images drawn while the training went, one grid a file; for people, so none of them is verified."""
 KEPT = 2
 """Checkpoints kept."""
+_PIECES = ("edges", "neighborhood", "noise")
+_PARTS: dict[tuple[str, ...], Any] = {
+    **{("config", "recipe", name): str for name in ("model", "objective")},
+    **{("config", "recipe", name): str | None for name in _PIECES},
+    **{("config", "recipe", f"{name}_options"): Mapping for name in ("model", "objective", "noise")},
+    ("config", "training"): Mapping,
+    ("config", "valid_fraction"): int | float,
+    ("data", "rows"): int,
+    ("data", "sha256"): str,
+}
+"""What a training goes on from, by place in ``run.json``."""
 _STEP = re.compile(r"\.step-[0-9]{8,}\.[0-9]+\.[0-9a-f]+\.draft\.safetensors$")
 
 
@@ -212,6 +223,21 @@ class Run:
         if isinstance(event, Checkpoint):
             self.save(event.snapshot)
 
+    def check(self) -> None:
+        """Check what a training needs to go on: the parts of ``run.json`` and their types.
+
+        Raises:
+            InputError: a part is absent or of another type; it is named.
+        """
+        for path, kind in _PARTS.items():
+            value: Any = self.info
+            for name in path:
+                value = value.get(name, ...) if isinstance(value, Mapping) else ...
+            if not isinstance(value, kind) or isinstance(value, bool):
+                came = "none" if value is ... else short(repr(value))
+                what, fix = f"{'.'.join(path)} as a run has it", "fit again, or install the version that made it"
+                raise InputError(what, came, where=str(self.path / RUN), fix=fix)
+
     def verify(self) -> list[str]:
         """Check every file there is, and give their names.
 
@@ -355,17 +381,12 @@ def train(
         built = built or run.recipe.build(run.space, run.settings)
         if writes:
             run.rewind(snapshot)
-        events = training.train(
-            built.model,
-            built.objective,
-            rows,
-            run.settings,
-            valid,
-            start=snapshot,
-            device=device,
-            interrupted=interrupted,
-        )
-        first = next(events)  # a checkpoint is restored before it
+        options: dict[str, Any] = {"start": snapshot, "device": device, "interrupted": interrupted}
+        events = training.train(built.model, built.objective, rows, run.settings, valid, **options)
+    try:
+        first = next(events)  # a checkpoint is restored before it, and refused where it is not of this run
+    except InputError as error:
+        raise error if snapshot is None else _named(run, error) from None
     last: Any = None
     for last in chain([first], events):
         if writes:
@@ -411,14 +432,19 @@ def untrusted(run: Run) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        parts = error.where if isinstance(error.where, tuple) else (error.where,)
-        if any(str(run.path) in part for part in parts if isinstance(part, str)):
-            raise
-        raise error.moved((file, *(part for part in parts if part))) from None
+        raise _named(run, error) from None
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, MemoryError) as error:
         came = f"{type(error).__name__} ({short(error)})"
         fix = "fit again, or install the version that made it"
         raise InputError("a run that this version can build", came, where=file, fix=fix) from None
+
+
+def _named(run: Run, error: InputError) -> InputError:
+    """An error about a run that names its file."""
+    parts = error.where if isinstance(error.where, tuple) else (error.where,)
+    if any(str(run.path) in part for part in parts if isinstance(part, str)):
+        return error
+    return error.moved((str(run.path / RUN), *(part for part in parts if part)))
 
 
 def _make_room(folder: Path, force: bool) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -149,6 +150,34 @@ def test_dates_and_decimals_in_json(csm, tmp_path):
     code, out, _ = csm("impute", run, str(path), "--json", "--quiet")
     assert code == 0
     assert json.loads(out)["rows"][1][3:] == ["2020-01-01", "2020-01-01 12:00:00", "1.10"]
+
+
+ODD_PARTS = {
+    "config": [{}, {"recipe": {}}, {"recipe": 3, "training": {}}],
+    "recipe": [{"model": {}}, {"objective": []}, {"edges": 7}, {"model_options": [[1]]}, {"noise_options": "x"}],
+    "data": [{}, {"rows": "x"}, {"rows": 80}, {"rows": 80, "sha256": -1}],
+}
+
+
+@pytest.mark.parametrize("part", ODD_PARTS)
+@pytest.mark.parametrize("command", ["resume", "report"])
+def test_parts_of_an_untrusted_run_that_are_no_such_thing_are_refused(csm, tmp_path, command, part):
+    rows, run = tmp_path / "rows.csv", Path(clinic_run(tmp_path / "run"))
+    rows.write_text("smoke,age,ill\nno,30,False\nyes,55,True\n")
+    words = {
+        "resume": ["fit", str(rows), "--out", str(run), "--resume", "--no-report", "--quiet"],
+        "report": ["show", str(run), "--report", str(rows), "--quiet"],
+    }[command]
+    info = json.loads((run / "run.json").read_text())
+    for value in ODD_PARTS[part]:
+        config = dict(info["config"])
+        if part == "recipe":
+            value = {**config, "recipe": {**config["recipe"], **value}}
+        forged(str(run), **{"config" if part == "recipe" else part: value})
+        code, _, err = csm(*words)
+        assert code == 2, err
+        assert err.count("\n") == 1
+        assert "run.json: expected " in err
 
 
 @pytest.mark.parametrize("command", ["sample", "evaluate", "show", "diagnose", "resume"])

@@ -118,12 +118,28 @@ def test_parquet_keeps_its_kinds(csm, run, tmp_path):
     assert (code, err) == (0, "")
     done = pl.read_parquet(tmp_path / "whole.parquet")
     assert done["age"].dtype == pl.Int8
+    assert done["smoke"].dtype == pl.Categorical
     assert done["age"].to_list() == [30, 55, mode("age", clinic.AGE, smoke="yes", ill="True")]
     assert done["smoke"].to_list() == ["no", mode("smoke", clinic.SMOKE, age=55, ill="True"), "yes"]
     assert done["ill"].to_list() == [mode("ill", clinic.ILL, smoke="no", age=30), "True", "True"]
     assert done["day"].to_list() == day
     assert done["whole"].dtype == pl.Float64
     assert done["whole"][:2].to_list() == [1.0, 2.0]
+
+
+def test_whole_numbers_above_two_to_the_63_stay_what_they_are(csm, tmp_path):
+    numbers = pl.Series([2**63, None, 2**64 - 1, 7] * 15, dtype=pl.UInt64)
+    table = pl.DataFrame({"a": ["x", "y"] * 30, "n": numbers})
+    for suffix, write in (("parquet", table.write_parquet), ("csv", table.write_csv)):
+        data, run, out = (str(tmp_path / name) for name in (f"holes.{suffix}", f"run-{suffix}", f"whole.{suffix}"))
+        write(data)
+        assert csm("fit", data, "--out", run, "--steps", "2", "--no-report", "--quiet").code == 0
+        assert csm("impute", run, data, "--out", out, "--quiet").code == 0
+        done = pl.read_parquet(out) if suffix == "parquet" else pl.read_csv(out, schema=table.schema)
+        assert done.schema == table.schema
+        known = numbers.is_not_null()
+        assert done["n"].filter(known).to_list() == numbers.filter(known).to_list()
+        assert set(done["n"]) == {2**63, 2**64 - 1, 7}
 
 
 def test_days_and_truths_keep_their_kind_where_the_table_spells_the_value(csm, tmp_path):

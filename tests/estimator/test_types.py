@@ -6,9 +6,10 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
-from concrete_score import ConcreteScoreEstimator
+from concrete_score import ConcreteScoreEstimator, ConcreteScoreImputer
 from concrete_score.data.frame import as_frame
 
 LARGE = 2**53 + 1
@@ -73,3 +74,69 @@ def test_whole_numbers_beside_blanks_keep_every_digit():
     found = as_frame(rows).native()
     assert found["n"].dtype == "Int64"
     assert found["n"].iloc[0] == LARGE
+
+
+def _tables(column: pl.Series) -> dict[str, object]:
+    """One table with blanks in every library."""
+    rng = np.random.default_rng(0)
+    rows = pl.DataFrame({"a": rng.choice(["x", "y"], len(column)).tolist(), "n": column})
+    tables: dict[str, object] = {"polars": rows, "pyarrow": rows.to_arrow()}
+    if column.dtype == pl.UInt64:
+        cells = {"a": rows["a"].to_list(), "n": pd.array(column.to_list(), dtype="UInt64")}
+        return {**tables, "pandas": pd.DataFrame(cells), "objects": np.array(rows.rows(), dtype=object)}
+    return {**tables, "pandas": rows.to_pandas()}
+
+
+def _cells(table) -> tuple[list, object]:
+    """The cells of the last column and their type."""
+    if isinstance(table, np.ndarray):
+        return table.reshape(-1, 2)[:, 1].tolist(), table.dtype
+    if isinstance(table, pa.Table):
+        return table["n"].to_pylist(), table.schema.field("n").type
+    return table["n"].to_list(), table["n"].dtype
+
+
+COLUMNS = {
+    "few": pl.Series([2**63, None, 2**63 + 1] * 20, dtype=pl.UInt64),
+    "wide": pl.Series([2**64 - 1, None, 0, 7] * 15, dtype=pl.UInt64),
+    "many": pl.Series([None if n % 7 == 0 else 2**63 + n // 2 * n for n in range(60)], dtype=pl.UInt64),
+    "small": pl.Series([1, None, 255] * 20, dtype=pl.UInt8),
+    "day": pl.Series([dt.date(2020, 1, 1 + n % 9) if n % 5 else None for n in range(60)]),
+    "instant": pl.Series([dt.datetime(2020, 1, 1 + n % 9) if n % 5 else None for n in range(60)], dtype=pl.Datetime),
+    "decimal": pl.Series([Decimal(n * n) / 8 if n % 5 else None for n in range(60)], dtype=pl.Decimal(10, 3)),
+    "single": pl.Series([n % 9 / 10 if n % 5 else None for n in range(60)], dtype=pl.Float32),
+    "words": pl.Series(["p", None, "q"] * 20, dtype=pl.Categorical),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_known_cells_beside_blanks_keep_values_and_type_in_every_library(name):
+    for library, rows in _tables(COLUMNS[name]).items():
+        model = ConcreteScoreEstimator(steps=2).fit(rows)
+        before, kind = _cells(rows)
+        known = [at for at, blank in enumerate(COLUMNS[name].is_null()) if not blank]
+        for draws in (None, 2):
+            found, after = _cells(model.impute(rows, draws))
+            assert after == kind, library
+            for start in range(0, len(found), len(before)):
+                copy = found[start : start + len(before)]
+                assert [(type(copy[at]), copy[at]) for at in known] == [(type(before[at]), before[at]) for at in known]
+
+
+def test_the_imputer_keeps_whole_numbers_above_two_to_the_63():
+    for rows in (table for name, table in _tables(COLUMNS["few"]).items() if name != "objects"):
+        found, kind = _cells(ConcreteScoreImputer(steps=2).fit_transform(rows))
+        assert kind == _cells(rows)[1]
+        assert set(found) == {2**63, 2**63 + 1}
+
+
+def test_objects_that_were_not_blank_are_the_ones_that_came():
+    rows = np.array([[b"x", 10**30], [None, 7], ["a", None]] * 20, dtype=object)
+    found = ConcreteScoreEstimator(steps=2).fit(rows).impute(rows)
+    assert all(after is before for before, after in zip(rows.ravel(), found.ravel(), strict=True) if before is not None)
+    assert not any(cell is None for cell in found.ravel())
+
+
+def test_lazy_tables_are_refused_in_one_line():
+    with pytest.raises(ValueError, match=r"expected a table in memory, got a lazy one, LazyFrame; collect it first"):
+        ConcreteScoreEstimator(steps=2).fit(pl.LazyFrame({"a": [1, 2], "b": [1, 2]}))

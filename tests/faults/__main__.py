@@ -6,6 +6,7 @@ promise was broken; the seeds of such trials are printed.
 
 import argparse
 import json
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -92,6 +93,11 @@ def _summary(units: list[dict[str, Any]], full: bool) -> dict[str, Any]:
             "seconds": round(sum(unit["seconds"] for unit in mine), 1),
             "outcomes": dict(sorted(outcomes.items())),
         }
+    families["kills"]["strikes"] = sum(
+        int(found[1]) * count
+        for outcome, count in families["kills"]["outcomes"].items()
+        if (found := re.search(r"(\d+) strikes", outcome))
+    )
     faults = [fault for unit in units for fault in unit["faults"]]
     return {"size": "full" if full else "reduced", "families": families, "faults": faults}
 
@@ -108,6 +114,13 @@ def _page(summary: dict[str, Any]) -> str:
     for name, each in summary["families"].items():
         counts = (each["trials"], each["of"], each["faults"], each["peak_mib"], each["seconds"])
         lines.append(f"| {name} | {' | '.join(f'{count:,}' for count in counts)} |")
+    kills = summary["families"]["kills"]
+    kinds = sorted({outcome.partition(",")[0] for outcome in kills["outcomes"]})
+    lines += [
+        "",
+        f"Kills and signals that met a fit: {kills['strikes']:,}, over fits of: {', '.join(kinds) or 'none yet'}.",
+        "The seed of a trial is its name, `family:unit:number`; units that were done are in `units.jsonl`.",
+    ]
     return "\n".join([*lines, ""])
 
 

@@ -51,14 +51,16 @@ class Ended:
 
 def warm() -> None:
     """Import what commands need, and use none of it."""
+    import lightning_fabric  # noqa: F401
     import polars  # noqa: F401
+    import safetensors.torch  # noqa: F401
     import sklearn.base  # noqa: F401
     import torch
 
     torch.set_num_threads(1)
     for name in ("fit", "sample", "evaluate", "impute", "show", "diagnose", "explain", "compare", "data"):
         __import__(f"concrete_score.cli.{name}")
-    for name in ("fitting", "model", "estimator", "runs", "report", "diagnostics"):
+    for name in ("fitting", "model", "estimator", "runs", "report", "diagnostics", "training.store"):
         __import__(f"concrete_score.{name}")
 
 

@@ -117,6 +117,6 @@ def _same(a: list[Any], b: list[Any]) -> bool:
 
 
 FAMILIES = (
-    Family("types-pandas", impute, 40, 2000, 200, prepare=fitted),
-    Family("types-polars", into_polars, 20, 1000, 200, prepare=fitted),
+    Family("types-pandas", impute, 40, 600, 100, prepare=fitted),
+    Family("types-polars", into_polars, 20, 600, 100, prepare=fitted),
 )

@@ -15,9 +15,9 @@ from typing import Any
 from tests.faults import children
 from tests.faults.plan import Fault
 
-KINDS = ("table", "blanks", "image", "sequence")
-_WORDS = ("--quiet", "--no-report", "--threads", "1", "--steps", "60", "--batch-size", "8", "--model", "made")
-_SETTINGS = ("model.hidden=4", "valid_every=15", "check_every=10", "checkpoint_seconds=0.001")
+KINDS = ("table", "blanks", "image", "sequence", "text")
+_WORDS = ("--quiet", "--no-report", "--threads", "1", "--steps", "30", "--batch-size", "8", "--model", "made")
+_SETTINGS = ("model.hidden=4", "valid_every=10", "check_every=5", "checkpoint_seconds=0.001")
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,10 @@ def _write(kind: str, folder: Path) -> Path:
     if kind == "sequence":
         path = folder / "letters.fasta"
         path.write_text("".join(f">s{n}\n{''.join(rng.choices('ACGT', k=6))}\n" for n in range(40)))
+        return path
+    if kind == "text":
+        path = folder / "lines.txt"
+        path.write_text("".join(f"{''.join(rng.choices('ab ', k=rng.randint(3, 6)))}c\n" for _ in range(40)))
         return path
     path = folder / f"{kind}.csv"
     cell = (lambda values: rng.choice((*values, ""))) if kind == "blanks" else rng.choice

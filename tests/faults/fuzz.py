@@ -205,10 +205,10 @@ def _a2m(rng: random.Random) -> bytes:
 
 def _check_a2m(data: bytes, folder: Path) -> str:
     found = formats.read(formats.a2m, data, "f")
-    if len(found.texts) != sum(line.strip().startswith(">") for line in data.decode("latin-1").splitlines()):
-        names = data.decode("utf-8", "replace").splitlines()
-        if len(found.texts) != sum(line.strip().startswith(">") for line in names):
-            raise Fault("another number of sequences than of names")
+    texts = (data.decode("latin-1"), data.decode("utf-8", "replace").removeprefix("\ufeff"))
+    counts = [sum(line.strip().startswith(">") for line in text.splitlines()) for text in texts]
+    if len(found.texts) not in counts:
+        raise Fault(f"{len(found.texts)} sequences of {counts[1]} names")
     return "read"
 
 

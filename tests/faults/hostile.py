@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +218,7 @@ def _replace(rng: random.Random, info: dict[str, Any]) -> None:
                 deep = [deep]
             holder[key] = deep
         case _:
-            holder[key] = rng.choice(_VALUES)
+            holder[key] = deepcopy(rng.choice(_VALUES))  # what is put in may be changed itself
 
 
 # --- misuse
@@ -296,6 +297,6 @@ def _alarm() -> Any:
 
 FAMILIES = (
     Family("flips", flip, 300, 5000, 500, before=fits.cases, prepare=copy_runs),
-    Family("crafted-runs", craft, 40, 5000, 50, before=fits.cases, prepare=copy_runs),
-    Family("misuse", misuse, 40, 3000, 40, before=fits.cases, prepare=copy_runs),
+    Family("crafted-runs", craft, 40, 5000, 100, before=fits.cases, prepare=copy_runs),
+    Family("misuse", misuse, 40, 2000, 100, before=fits.cases, prepare=copy_runs),
 )

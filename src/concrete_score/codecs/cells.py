@@ -29,6 +29,8 @@ from concrete_score.data.frame import Array, Frame
 from concrete_score.errors import InputError, Option
 from concrete_score.spaces import Space
 
+_SHORT = 256
+"""Cells of a column that are numbered in Python."""
 _SPAN = 2**20
 """Whole numbers that lie closer together are counted, which is quicker than sorting."""
 
@@ -214,6 +216,8 @@ def _boolean_factors(cells: pl.Series) -> tuple[pl.Series, Array]:
 
 def _text_factors(cells: pl.Series) -> tuple[pl.Series, Array]:
     """Categories number the texts as they come; their order is that of code points. An Enum's values are declared."""
+    if cells.dtype == pl.String and len(cells) <= _SHORT:
+        return _short_factors(cells.to_list())
     if cells.dtype == pl.Enum:
         values = cells.dtype.categories  # type: ignore[attr-defined]
         codes = cells.to_physical().cast(pl.Int64).fill_null(len(values)).to_numpy()
@@ -232,6 +236,13 @@ def _text_factors(cells: pl.Series) -> tuple[pl.Series, Array]:
     rank[order], rank[len(order)] = np.arange(len(order)) - empty, len(order) - empty
     rank[rank < 0] = len(order) - empty
     return ascending[empty:].alias(""), rank[codes]
+
+
+def _short_factors(texts: list[str | None]) -> tuple[pl.Series, Array]:
+    """As `_text_factors`, without its dozen queries, which take longer than a few cells."""
+    values = sorted({text for text in texts if text})
+    place = {text: at for at, text in enumerate(values)}
+    return pl.Series(values, dtype=pl.String), np.array([place.get(text or "", len(values)) for text in texts])
 
 
 _FACTORS: Mapping[Any, Any] = {pl.Int64: _integer_factors, pl.Boolean: _boolean_factors}

@@ -366,6 +366,8 @@ def is_blank(values: pl.Series, na: Sequence[str]) -> Array:
     """Which distinct values are among the texts in ``na``."""
     if not na or not len(values):
         return np.zeros(len(values), dtype=bool)
+    if values.dtype == pl.String and len(values) <= len(na):  # a query takes longer than a few texts
+        return np.array([value in na for value in values.to_list()])
     return values.cast(pl.String).is_in(list(na)).to_numpy()
 
 

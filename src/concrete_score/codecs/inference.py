@@ -17,8 +17,9 @@ An array without column names holds states: its whole numbers are categories as 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,6 +57,10 @@ _FEW_TEXTS = 20
 """Texts of so few values are categories however few rows there are."""
 _MANY = 0.5
 """The share of its different texts that must be numbers for the others to be words among them."""
+_FIRST = 1000
+"""Rows that are looked at before all of them are."""
+_FAULTS = 100
+"""Columns that are not what they were said to be, after which no further ones are looked for."""
 _ROWS = 20
 """Rows from which on a column of different values identifies them."""
 _NAMED = re.compile(
@@ -119,15 +124,20 @@ class TableOptions:
         Raises:
             InputError: a named column is not in the table.
         """
-        columns, drop = ([_column(key, frame, name) for key in getattr(self, name)] for name in ("columns", "drop"))
+        present = frozenset(frame.names)
+        columns, drop = (
+            [_column(key, frame, present, name) for key in getattr(self, name)] for name in ("columns", "drop")
+        )
         for option in ("bins", "column"):
             for key in getattr(self, option) if isinstance(getattr(self, option), Mapping) else ():
-                _column(key, frame, option)
-        drop += [] if self.weight is None else [_column(self.weight, frame, "weight")]
-        names = [name for name in dict.fromkeys(columns or frame.names) if name not in drop]
+                _column(key, frame, present, option)
+        drop += [] if self.weight is None else [_column(self.weight, frame, present, "weight")]
+        left_out = frozenset(drop)
+        names = [name for name in dict.fromkeys(columns or frame.names) if name not in left_out]
         if not names:
             raise InputError("at least one column", "none", where=frame.where)
-        return Frame(frame.table.select(names), frame.form, frame.where, frame.named)
+        table = frame.table if names == frame.table.columns else frame.table.select(names)
+        return Frame(table, frame.form, frame.where, frame.named)
 
     def blanks(self, frame: Frame) -> tuple[str, ...]:
         """The texts that mean a blank cell of this table."""
@@ -135,13 +145,12 @@ class TableOptions:
 
     def asked(self, name: str, frame: Frame) -> str | None:
         """What a column was said to be."""
-        return next((kind for key, kind in self.column.items() if column_name(key, frame) == name), None)
+        kind: str | None = _of(self.column, name, frame)
+        return kind
 
     def bins_of(self, name: str, frame: Frame) -> int | None:
         """Into how many ranges a column is to be cut whose values are the ranges."""
-        if isinstance(self.bins, Mapping):
-            return next((count for key, count in self.bins.items() if column_name(key, frame) == name), None)
-        return int(self.bins)
+        return _of(self.bins, name, frame) if isinstance(self.bins, Mapping) else int(self.bins)
 
 
 class Inferred(NamedTuple):
@@ -170,17 +179,20 @@ def infer_columns(frame: Frame, options: TableOptions) -> Inferred:
             message; or no column of two values or more.
     """
     na = options.blanks(frame)
+    _refuse_constants(frame, options, na)
     columns = [Column(series, na, frame.typed) for series in frame.table]
     if all(column.blanks == len(frame) for column in columns):
-        raise InputError("a table with values", "blank cells alone", where=frame.where, fix="give rows with values")
+        raise _all_blank(frame)
     faults: list[tuple[str, str, Option]] = []
     found: list[Judged] = []
-    usual = max((column.blanks for column in columns if len(column.known) > 1), default=0)
+    usual = cache(lambda: max((column.blanks for column in columns if len(column.known) > 1), default=0))
     for at, column in enumerate(columns):
         try:
             found.append(_judge(column, at, frame, options, usual))
         except _Fault as fault:
             faults.append((column.name, fault.reason, fault.option))
+            if len(faults) == _FAULTS:  # of thousands no line could tell
+                break
     if faults:
         came = ", ".join(f"{name!r} ({reason})" for name, reason, _ in faults)
         fixes = {repr(option): option for _, _, option in faults}
@@ -190,8 +202,7 @@ def infer_columns(frame: Frame, options: TableOptions) -> Inferred:
     ]
     sites = tuple(kind for _, kind in pairs)
     if not sites:
-        fix = "give a table whose columns depend on one another"
-        raise InputError("a column with two values or more", "none", frame.where, fix)
+        raise _all_constant(frame)
     if options.missing == "refuse":
         fix_blanks: list[Text] = [Option("missing", "drop"), Option("missing", "category")]
         refuse_blanks(
@@ -201,6 +212,33 @@ def infer_columns(frame: Frame, options: TableOptions) -> Inferred:
     joined = join_cells(sites, (kind.encode(column) for column, kind in pairs))
     why = tuple((c.name, each.why) for c, each in zip(columns, found, strict=True))
     return Inferred(tuple(joined), aside, why, tuple(note for each in found for note in each.notes))
+
+
+def _refuse_constants(frame: Frame, options: TableOptions, na: Collection[str]) -> None:
+    """Refuse a table in which nothing varies at first sight: a close look at very many columns takes minutes.
+
+    A cell counts as blank here only where it certainly is; what is let pass is judged later.
+    """
+    if options.column or options.bins:
+        return
+    blanks, seen = frozenset(("", *na)) if not frame.typed else frozenset(("",)), False
+    for series in frame.table:
+        for cells in (series,) if len(frame) <= _FIRST else (series.head(_FIRST), series.unique()):
+            values = set(cells.to_list())
+            known = {value for value in values if value is not None and value == value and value not in blanks}
+            if len(known) > 1 or (known and len(known) < len(values) and options.missing != "drop"):
+                return
+        seen |= bool(known)
+    raise _all_constant(frame) if seen else _all_blank(frame)
+
+
+def _all_blank(frame: Frame) -> InputError:
+    return InputError("a table with values", "blank cells alone", where=frame.where, fix="give rows with values")
+
+
+def _all_constant(frame: Frame) -> InputError:
+    fix = "give a table whose columns depend on one another"
+    return InputError("a column with two values or more", "none", frame.where, fix)
 
 
 def refuse_blanks(frame: Frame, counts: Mapping[str, int], fix: list[Text]) -> None:
@@ -216,7 +254,7 @@ class _Fault(Exception):
         self.reason, self.option = reason, option
 
 
-def _judge(column: Column, at: int, frame: Frame, options: TableOptions, usual: int) -> Judged:
+def _judge(column: Column, at: int, frame: Frame, options: TableOptions, usual: Callable[[], int]) -> Judged:
     """What a column is: as it was said, or else as its cells suggest; other columns have ``usual`` blanks at most."""
     asked, count = options.asked(column.name, frame), options.bins_of(column.name, frame)
     blank = options.missing == "category" and column.blanks > 0
@@ -231,7 +269,7 @@ def _judge(column: Column, at: int, frame: Frame, options: TableOptions, usual: 
         return Judged(Constant(column.name, at, None), "blank in every row: left aside")
     if len(column.known) == 1 and not (column.blanks and options.missing != "drop"):
         return Judged(_constant(column, at), "one value in every row: kept aside, and given back")
-    if len(column.known) == 1 and column.blanks <= usual and not blank:
+    if len(column.known) == 1 and column.blanks <= usual() and not blank:
         return Judged(_constant(column, at), "one value wherever it is known: kept aside, and given back")
     if len(column.known) == 1:
         return Judged(_category(column, True), "one value or blank: a blank counts as a value")
@@ -423,10 +461,17 @@ def column_name(key: Any, frame: Frame) -> str:
     return f"x{key}" if not frame.named and isinstance(key, int | np.integer) else str(key)
 
 
-def _column(key: Any, frame: Frame, option: str) -> str:
-    """The name of a column that an option names."""
+def _of(values: Mapping[Any, Any], name: str, frame: Frame) -> Any:
+    """What a mapping says of a column by its name, or its number in an array; None if nothing."""
+    if name in values or frame.named:
+        return values.get(name)
+    return next((value for key, value in values.items() if column_name(key, frame) == name), None)
+
+
+def _column(key: Any, frame: Frame, present: Collection[str], option: str) -> str:
+    """The name of a column that an option names, among those present."""
     name = column_name(key, frame)
-    if name not in frame.names:
+    if name not in present:
         raise InputError("the name of a column", repr(key), (frame.where, Option(option)), nearest(name, frame.names))
     return name
 

@@ -1,8 +1,10 @@
 """Tables: named columns of cells as they came, from files and from Python, and back in the same form."""
 
+import datetime as dt
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +24,8 @@ DRAW = "draw"
 """The column that numbers completed copies."""
 _FILES = (*TEXT, "parquet")
 _LIBRARIES = ("polars", "pandas", "pyarrow", "modin", "cudf")
+_OBJECTS = {dt.date, dt.time, Decimal}
+"""Types of Python objects that are a column's own type, where all its cells are of one of them."""
 
 
 @dataclass(frozen=True)
@@ -189,13 +193,18 @@ def as_frame(data: Any, where: str = "data") -> Frame:
     import narwhals as nw
 
     try:
-        table = nw.from_native(data, eager_only=True, pass_through=True)
+        table = nw.from_native(data, pass_through=True)
     except nw.exceptions.DuplicateError as error:
         raise InputError("a different name for every column", short(error), where, "rename one of them") from None
+    if isinstance(table, nw.LazyFrame):
+        fix = "collect it first: data.collect(), or what its library calls that"
+        raise InputError("a table in memory", f"a lazy one, {type(data).__name__}", where, fix)
     if isinstance(table, nw.DataFrame):
         names = unique_names([str(name) for name in table.columns], where)
-        series = [_series(table[:, d], name) for d, name in enumerate(names)]
         library = table.implementation.value
+        if library == "pyarrow":
+            return _checked(_from_arrow(data, where), Form(library), where)
+        series = [_series(table[:, d], name) for d, name in enumerate(names)]
         return _checked(pl.DataFrame(series), Form(library if library in _LIBRARIES else "polars"), where)
     try:
         array = np.asarray(data)
@@ -264,6 +273,16 @@ def _dtype(array: Array) -> str:
     return "U" if kind == "U" else "<f8" if kind == "f" and array.dtype.itemsize > 8 else array.dtype.str
 
 
+def _from_arrow(data: Any, where: str) -> pl.DataFrame:
+    """A pyarrow table with its own types; a pool of texts is read as the texts."""
+    try:
+        found = pl.DataFrame(pl.from_arrow(data))
+    except (ValueError, TypeError, NotImplementedError, pl.exceptions.PolarsError) as error:
+        fix = "leave those columns out"
+        raise InputError("columns of types that polars knows", short(error), where, fix) from None
+    return found
+
+
 def _series(series: Any, name: str) -> pl.Series:
     """Any library's series as polars', without asking for pyarrow."""
     import narwhals as nw
@@ -283,15 +302,27 @@ def _objects(name: str, cells: list[Any]) -> pl.Series:
     if kinds <= {str}:
         return pl.Series(name, plain, dtype=pl.String)
     try:
+        if len(kinds) == 1 and kinds <= _OBJECTS:
+            return pl.Series(name, plain)
         if kinds == {bool}:
             return pl.Series(name, plain, dtype=pl.Boolean)
         if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
-            return pl.Series(name, [None if cell is None else int(cell) for cell in plain], dtype=pl.Int64)
+            return _whole(name, [None if cell is None else int(cell) for cell in plain])
         if all(issubclass(kind, int | float | np.integer | np.floating) and kind is not bool for kind in kinds):
             return pl.Series(name, [None if cell is None else float(cell) for cell in plain], dtype=pl.Float64)
     except (OverflowError, TypeError, pl.exceptions.PolarsError):
         pass
     return pl.Series(name, [None if cell is None else str(cell) for cell in plain], dtype=pl.String)
+
+
+def _whole(name: str, cells: list[int | None]) -> pl.Series:
+    """Whole numbers in 64 bits, signed where they fit.
+
+    Raises:
+        OverflowError, PolarsError: they do not fit.
+    """
+    largest = max((cell for cell in cells if cell is not None), default=0)
+    return pl.Series(name, cells, dtype=pl.Int64 if largest < 2**63 else pl.UInt64)
 
 
 def _is_blank(cell: Any) -> bool:

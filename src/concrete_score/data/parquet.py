@@ -42,9 +42,11 @@ def read_parquet(data: bytes, where: str) -> Frame:
     # A damaged file can stop polars in many ways; its panic is not even an Exception.
     except (Exception, pl.exceptions.PanicException) as error:
         raise InputError("a Parquet file", f"a damaged one ({short(error)})", where=where, fix=DAMAGED) from None
-    plain: dict[Any, Any] = {series.name: pl.String for series in table if series.dtype in (pl.Categorical, pl.Enum)}
+    pools: dict[Any, Any] = {series.name: series.dtype for series in table if series.dtype in (pl.Categorical, pl.Enum)}
     try:
-        return Frame(as_frame(table.cast(plain), where).table, Form("parquet"), where)
+        # By way of text: a damaged file can hold numbers of categories that it has no words for.
+        plain = table.cast(dict.fromkeys(pools, pl.String)).cast(pools)
+        return Frame(as_frame(plain, where).table, Form("parquet"), where)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise InputError("columns of categories", short(error), where=where, fix=DAMAGED) from None
 

@@ -72,7 +72,6 @@ class TextTable:
         table = _read(data, layout, where)
         if not len(table):
             raise InputError("a table with rows", "a header alone", where=where, fix="add rows below the header")
-        table = _without_empty(table, data, layout.separator)
         if layout.separator == ";":
             table, more = _with_decimal_points(table)
             layout = replace(layout, notes=(*layout.notes, *more))
@@ -92,13 +91,17 @@ def _head(data: bytes) -> tuple[str, bool]:
 
 
 def _read(data: bytes, layout: Layout, where: str) -> pl.DataFrame:
-    """The cells of a file in a known layout."""
+    """The cells of a file in a known layout; empty ones are null."""
     first = _first_record(data, layout, where)
     if not any(first):
         raise InputError("a table", "an empty file", where=where, fix="give one with a header and rows")
     names = _names(first, where) if layout.header else tuple(f"x{d}" for d in range(len(first)))
-    table = read_quickly(data, names, layout)
-    return read_strictly(data, names, layout, where) if table is None else table
+    # Polars gives empty cells as null, but not those that were quoted or stripped.
+    plain = not layout.padded and b'""' not in data
+    table = read_quickly(data, names, layout, nulls=plain)
+    if table is not None and plain:
+        return table
+    return _without_empty(read_strictly(data, names, layout, where) if table is None else table, data, layout.separator)
 
 
 def _names(first: Sequence[str], where: str) -> tuple[str, ...]:
@@ -115,8 +118,8 @@ def _first_record(data: bytes, layout: Layout, where: str) -> list[str]:
     return next(records(text, layout.separator, where, padded=layout.padded), [])
 
 
-def read_quickly(data: bytes, names: Sequence[str], layout: Layout) -> pl.DataFrame | None:
-    """The cells by polars; None where the file is not plainly well-formed."""
+def read_quickly(data: bytes, names: Sequence[str], layout: Layout, *, nulls: bool = False) -> pl.DataFrame | None:
+    """The cells by polars, empty ones as null if ``nulls``; None where the file is not plainly well-formed."""
     # Polars takes an empty line for a blank cell, and passes over a separator that ends the file: both could make up
     # for a row that is too short.
     separator = layout.separator
@@ -133,7 +136,7 @@ def read_quickly(data: bytes, names: Sequence[str], layout: Layout) -> pl.DataFr
             schema={f"x{d}": pl.String() for d in range(len(names))},
             separator=separator,
             quote_char='"' if b'"' in data else None,
-            empty_string_is_null=False,
+            empty_string_is_null=nulls,
             # Missing cells are found by counting separators; polars' own guess of the width errs on quoted cells.
             missing_columns="insert",
             glob=False,

@@ -15,7 +15,7 @@ from concrete_score.training.events import Checkpoint, Event, Finished, Progress
 from concrete_score.training.examples import Examples
 from concrete_score.training.processes import connect
 from concrete_score.training.recipe import PooledProposal, TrainingSettings, proposal_of
-from concrete_score.training.state import Snapshot
+from concrete_score.training.state import Snapshot, check_types, refuse_other_checkpoint
 
 _INNER = "inner/"
 """Before the names of what a checkpoint holds of the member in training."""
@@ -179,13 +179,18 @@ class _Members:
         for name, value in start.tensors.items():
             inner = name.startswith(_INNER)
             parts[inner][name.removeprefix(_INNER if inner else "best/")] = value
-        state = start.state
-        self.model.load_state_dict(parts[0])
-        self.at, self.value, self.seconds = state["member"], state["value"], state["seconds"]
-        self.best_step, self.ended, self.message = state["best_step"], state["ended"], state["message"]
+        with refuse_other_checkpoint():
+            state = start.state
+            self.model.load_state_dict(parts[0])
+            self.at, self.value, self.seconds = state["member"], state["value"], state["seconds"]
+            self.best_step, self.ended, self.message = state["best_step"], state["ended"], state["message"]
+            check_types(self, at=int, best_step=int, seconds=float, ended=str, message=str, value=int | float | None)
+            if not 0 <= self.at <= len(self.each):
+                raise ValueError(f"member {self.at} of {len(self.each)}")
+            known = state["inner"]
+            inside = None if known is None else Snapshot(known["step"], known["state"], parts[1])
         self.columns = [] if self.ended else [self._column(i) for i in range(self.at)]
-        known = state["inner"]
-        return None if known is None else Snapshot(known["step"], known["state"], parts[1])
+        return inside
 
     def _finished(self) -> Finished:
         best = float("nan") if self.value is None else self.value

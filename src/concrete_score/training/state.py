@@ -1,6 +1,7 @@
 """The moving parts of a training: what a step changes, a checkpoint holds and the guard goes back to."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from concrete_score.errors import InputError
+from concrete_score.files import short
 from concrete_score.training.guard import Guard
 from concrete_score.training.recipe import PooledProposal, TrainingSettings
 
@@ -120,10 +122,8 @@ class Moving:
         for path, value in snapshot.tensors.items():
             part, _, name = path.partition("/")
             parts.setdefault(part, {})[name] = value
-        try:
+        with refuse_other_checkpoint():
             self._load(parts, snapshot)
-        except (KeyError, RuntimeError, TypeError) as error:
-            raise InputError("a checkpoint of this model and these settings", str(error), where="checkpoint") from None
 
     def _load(self, parts: dict[str, dict[str, Tensor]], snapshot: Snapshot) -> None:
         state = snapshot.state
@@ -134,6 +134,8 @@ class Moving:
         memory: dict[int, dict[str, Tensor]] = {}
         for path, value in parts.get("optimizer", {}).items():
             i, _, name = path.partition("/")
+            if value.numel() != 1 and value.shape != self.parameters[int(i)].shape:
+                raise ValueError(f"an optimizer's {name} of shape {tuple(value.shape)}")
             memory.setdefault(int(i), {})[name] = value
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": memory})
         if self.proposal is not None:
@@ -143,6 +145,36 @@ class Moving:
         self.step, self.restarted_at, self.best_step = snapshot.step, state["restarted_at"], state["best_step"]
         self.seconds, self.guard = state["seconds"], Guard(**state["guard"])
         self.ended, self.message = state["ended"], state["message"]
+        check_types(self, restarted_at=int, best_step=int, seconds=float, ended=str, message=str)
+        check_types(self.guard, rollbacks=int, last=str, typical=_NUMBER, start=_NUMBER, best=_NUMBER, first=_NUMBER)
+
+
+@contextmanager
+def refuse_other_checkpoint() -> Iterator[None]:
+    """Within it, whatever the values of an untrusted checkpoint provoke is one line.
+
+    Raises:
+        InputError: it is of another model or other settings.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise InputError("a checkpoint of this model and these settings", short(error), where="checkpoint") from None
+
+
+def check_types(values: Any, **kinds: Any) -> None:
+    """Refuse attributes of another type; a whole number is a number.
+
+    Raises:
+        TypeError: one is; it is named.
+    """
+    for name, kind in kinds.items():
+        value = getattr(values, name)
+        if not isinstance(value, kind if kind is not float else int | float) or isinstance(value, bool):
+            raise TypeError(f"{name} is {value!r}")
+
+
+_NUMBER = int | float | None
 
 
 def _copy(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
