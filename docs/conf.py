@@ -27,6 +27,7 @@ extensions = [
     "sphinx_design",
     "mathml",
     "generated_pages",
+    "joined_streams",
     "repository_links",
     "side_by_side",
 ]
