@@ -31,6 +31,12 @@ def test_decoded_images_encode_to_the_same_states(levels, top, real):
     assert torch.equal(codec.encode(greys).states.long(), states)
 
 
+def test_a_largest_grey_value_beyond_all_memory_takes_none():
+    for levels in (2, 4):
+        codec = ImageCodec((4, 5), levels, 2**40, dtype="uint8")
+        assert not codec.encode(Images(PIXELS, "pixels", top=2**40)).states.any()
+
+
 def test_bits_are_thresholded_at_one_half_of_the_largest_grey():
     codec = ImageCodec.fit(np.array([[[0, 127, 128, 255]]], dtype=np.uint8))
     assert codec.encode(np.array([[[0, 127, 128, 255]]])).states.tolist() == [[0, 0, 1, 1]]

@@ -122,7 +122,7 @@ def _family(name: str, trial: Callable[[random.Random, Path, Any], str], reduced
 
 
 FAMILIES = (
-    _family("kills", kill, 5, 360, 6),
+    _family("kills", kill, 5, 420, 6),
     _family("full-disk", fill_disk, 3, 100, 5),
     _family("writers", race, 3, 500, 10),
     _family("users-files", keep_users_files, 4, 100, 10),

@@ -35,6 +35,8 @@ BLANK = -1
 LARGEST = 2**16
 """The most pixels of an image: an untrusted ``run.json`` must not fill the memory."""
 _INTEGERS = frozenset(["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
+_LOOKED_UP = 2**16
+"""The largest grey value whose levels are kept in a table; a stranger's run may state any."""
 _DTYPES = _INTEGERS | {"bool", "float32", "float64"}
 
 
@@ -306,8 +308,8 @@ class ImageCodec(Codec):
     def _states(self, pixels: Array, blank: Array) -> Tensor:
         """``(N, D)`` in one byte a pixel."""
         filled = np.where(blank, 0, pixels) if blank.any() else pixels
-        if filled.dtype.kind == "f":
-            values = self._level(filled)
+        if filled.dtype.kind == "f" or self.top > _LOOKED_UP:
+            values = self._level(filled if filled.dtype.kind == "f" else filled.astype(np.float64))
         else:  # few grey values, each looked up
             values = self._level(np.arange(int(self.top) + 1))[filled.astype(np.intp)]
         return torch.from_numpy(np.ascontiguousarray(values.reshape(len(pixels), -1)))
