@@ -48,7 +48,13 @@ def results() -> dict[str, Path]:
 def help_of(name: str) -> str:
     """One line on a result: what the command line says of its experiment."""
     known = registry.entries("experiments")
-    others = {"report": "the page that every run leaves, on a desk and on a phone", "docs": "this site in a browser"}
+    others = {
+        "report": "the page that every run leaves, on a desk and on a phone",
+        "docs": "this site in a browser",
+        "explore": "the explorer's page, and how long a click takes",
+        "install": "what an installation holds, in packages and megabytes",
+        "faults": "kills, races, damaged files and hostile runs, counted",
+    }
     return known[name].help if name in known else others.get(name, "")
 
 

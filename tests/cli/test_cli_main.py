@@ -35,7 +35,7 @@ def broken(monkeypatch):
 
 
 def test_version(csm):
-    assert csm("--version") == (0, "csm 0.1.0\n", "")
+    assert csm("--version") == (0, "csm 0.2.0\n", "")
 
 
 @pytest.mark.parametrize("words", [("--help",), ("-h",), ()])

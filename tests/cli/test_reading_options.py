@@ -76,8 +76,8 @@ def test_the_command_to_continue_repeats_how_the_file_is_read():
     from concrete_score.cli.fit import _continue_command
 
     reading = {"encoding": "cp437", "header": None, "separator": ";", "bins": {"a": 2}}
-    told = _continue_command(Path("run"), "t.csv", None, None, reading, steps=3)
-    assert told == "csm fit t.csv --encoding cp437 --separator ';' --out run --resume"
+    told = _continue_command(Path("run"), "t.csv", None, None, reading, ("mlflow",), steps=3)
+    assert told == "csm fit t.csv --encoding cp437 --separator ';' --logger mlflow --out run --resume"
 
 
 def test_options_of_text_files_alone(misused, tmp_path):

@@ -236,6 +236,8 @@ def _key_and_value(text: str) -> tuple[str, str]:
 
 def _find_loggers(names: tuple[str, ...]) -> "list[Logger]":
     """Those asked for; of several processes only the first one logs."""
+    if not names:
+        return []
     from concrete_score.training.loggers import find_loggers
     from concrete_score.training.processes import rank
 
@@ -252,12 +254,16 @@ def _train(
     interrupted: "Callable[[], bool]",
 ) -> "Fit":
     from concrete_score.training import events
-    from concrete_score.training.loggers import About, logged
     from concrete_score.training.processes import rank
 
-    about = About(run.path.name, run.id, run.path, dict(flat(run.config)))
-    with logged(listening, about) as log, events.training_progress(job.plan.settings, quiet=console.quiet) as show:
-        listeners = [show, log]
+    with ExitStack() as stack:
+        listeners = []
+        if listening:
+            from concrete_score.training.loggers import About, logged
+
+            about = About(run.path.name, run.id, run.path, dict(flat(run.config)))
+            listeners.append(stack.enter_context(logged(listening, about)))
+        listeners.append(stack.enter_context(events.training_progress(job.plan.settings, quiet=console.quiet)))
         grids = None
         if job.codec.has_grid and rank() == 0:
             from concrete_score.previews import GridKeeper

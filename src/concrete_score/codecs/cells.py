@@ -242,7 +242,9 @@ def _short_factors(texts: list[str | None]) -> tuple[pl.Series, Array]:
     """As `_text_factors`, without its dozen queries, which take longer than a few cells."""
     values = sorted({text for text in texts if text})
     place = {text: at for at, text in enumerate(values)}
-    return pl.Series(values, dtype=pl.String), np.array([place.get(text or "", len(values)) for text in texts])
+    return pl.Series(values, dtype=pl.String), np.array(
+        [place.get(text or "", len(values)) for text in texts], np.int64
+    )
 
 
 _FACTORS: Mapping[Any, Any] = {pl.Int64: _integer_factors, pl.Boolean: _boolean_factors}
