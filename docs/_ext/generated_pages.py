@@ -19,7 +19,12 @@ DOCS = Path(__file__).resolve().parent.parent
 ROOT = DOCS.parent
 TEMPLATES = DOCS / "_ext" / "templates"
 RESULTS = ROOT / "results"
-PROJECT = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md", "security": "SECURITY.md"}
+PROJECT = {
+    "changelog": "CHANGELOG.md",
+    "conduct": "CODE_OF_CONDUCT.md",
+    "contributing": "CONTRIBUTING.md",
+    "security": "SECURITY.md",
+}
 THUMBNAIL = (720, 460)
 _IMAGE = re.compile(r"\]\((?!\w+:)([\w.-]+\.png)\)")
 
@@ -160,7 +165,7 @@ def project() -> None:
     for name, file in PROJECT.items():
         text = (ROOT / file).read_text(encoding="utf-8")
         text = text.replace("](docs/", "](../").replace("](results/", "](../../results/")
-        text = re.sub(r"\]\(([A-Z]+\.md)", lambda match: f"]({'../../' + match[1]}", text)
+        text = re.sub(r"\]\(([A-Z_]+\.md)", lambda match: f"]({'../../' + match[1]}", text)
         write(DOCS / "project" / f"{name}.md", text)
 
 

@@ -11,10 +11,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROJECT = {
     "CHANGELOG.md": "project/changelog.md",
+    "CODE_OF_CONDUCT.md": "project/conduct.md",
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "project/security.md",
 }
-_LINK = re.compile(r"(\]\()((?:\.\./)+)(results(?:/[\w/.]*)?|[A-Z]+\.md)((?:#[\w-]+)?\))")
+_LINK = re.compile(r"(\]\()((?:\.\./)+)(results(?:/[\w/.]*)?|[A-Z_]+\.md)((?:#[\w-]+)?\))")
 
 
 def page_of(path: str) -> str | None:
