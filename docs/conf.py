@@ -44,6 +44,7 @@ nb_execution_raise_on_error = True
 nb_output_stderr = "remove-warn"  # a page on which something is complained about is not built
 nb_number_source_lines = False
 suppress_warnings = [
+    "myst-nb.lexer",  # which language cells are in: only a kernel says so, and a quick build starts none
     "ref.python",  # one class under two of its public names, in an annotation
 ]
 
