@@ -56,7 +56,10 @@ def test_the_wheel_holds_the_package_alone(wheel):
     package = [name for name in names if not name.startswith(f"concrete_score-{__version__}.dist-info/")]
     assert all(name.startswith("concrete_score/") for name in package)
     others = sorted(name for name in package if not name.endswith(".py"))
-    assert others == ["concrete_score/data/manifest.json", "concrete_score/py.typed", "concrete_score/report/style.css"]
+    page = ("icon.svg", "image.js", "page.css", "page.html", "page.js", "parts.js", "sequence.js", "table.js")
+    explorer = [f"concrete_score/explorer/page/{name}" for name in page]
+    single = ["concrete_score/data/manifest.json", "concrete_score/py.typed", "concrete_score/report/style.css"]
+    assert others == sorted([*explorer, *single])
     tracked = subprocess.run(["git", "ls-files", "src"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
     if tracked:
         assert sorted(f"src/{name}" for name in package) == sorted(tracked.split())
