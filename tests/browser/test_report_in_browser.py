@@ -86,7 +86,7 @@ def test_it_is_whole_quiet_and_readable(browser, pages, kind, size, scheme):
         page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
         assert page.evaluate(SMALL, [LEAST_SVG, LEAST_HTML]) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0]
-        assert page.locator("section").count() == 8
+        assert page.locator("section").count() == 9
         for section in page.locator("section").all():
             box = section.bounding_box()
             assert box["height"] > 80

@@ -58,11 +58,19 @@ class Shares(NamedTuple):
 
 
 def conditionals(model: Model, value: Mapping[str, Any], tell: Tell | None = None) -> dict[str, Any]:
-    """The distribution of every column that is not set to one value, given those that are set."""
+    """The distribution of every column that is not set to one value, given those that are set.
+
+    What is set of a number may lie within one value of the model, a range: its own smaller ranges are told all the same.
+    """
     asked = Asked.of(model.codec, value)
     found = shares(model, asked)
+    within = {
+        site: evidence.softmax(-1).numpy(force=True)
+        for site, evidence in asked.evidence.items()
+        if site not in found.probs and model.codec.histogram(site, asked.conditions) is not None
+    }
     return {
-        "columns": [_column(model, asked, site, probs) for site, probs in found.probs.items()],
+        "columns": [_column(model, asked, site, probs) for site, probs in sorted({**found.probs, **within}.items())],
         "method": found.method,
         "exact": found.exact,
         "draws": found.draws,
