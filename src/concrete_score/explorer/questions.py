@@ -60,7 +60,7 @@ class Shares(NamedTuple):
 def conditionals(model: Model, value: Mapping[str, Any], tell: Tell | None = None) -> dict[str, Any]:
     """The distribution of every column that is not set to one value, given those that are set.
 
-    What is set of a number may lie within one value of the model, a range: its own smaller ranges are told all the same.
+    What is set of a number may lie within one value of the model, a range: its smaller ranges are told all the same.
     """
     asked = Asked.of(model.codec, value)
     found = shares(model, asked)
