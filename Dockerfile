@@ -1,6 +1,6 @@
 # csm on a CPU. Build the wheel first (make dist), then:
 #   docker build --tag concrete-score .
-#   docker run --rm --volume "$PWD:/work" concrete-score fit clinic.csv --out runs/clinic
+#   docker run --rm --volume "$PWD:/tables" concrete-score fit clinic.csv --out runs/clinic
 FROM python:3.11-slim
 
 # An index of PyTorch's CPU builds, where you have one, keeps gigabytes of CUDA libraries out of the image:
@@ -18,6 +18,6 @@ RUN if [ -n "$TORCH_INDEX" ]; then pip install --index-url "$TORCH_INDEX" -c /tm
     && useradd --create-home --uid 1000 csm
 
 USER csm
-WORKDIR /work
+WORKDIR /tables
 ENTRYPOINT ["csm"]
 CMD ["--help"]
