@@ -234,6 +234,17 @@ def learn_structure(
     """
     if rows.ndim != 2 or rows.shape[1] != space.num_sites or not len(rows):
         raise InputError(f"rows of {space.num_sites} sites", f"shape {tuple(rows.shape)}", where="rows")
+    families = _count_by(rows, space, observed, weights)
+    climb = Climb(families, max_parents, penalty, tell)
+    found = climb.run()
+    stages = [most for most in STAGES if min(space.sizes) <= most < max(space.sizes)]
+    if stages:
+        found = max(found, Climb(families, max_parents, penalty, tell).run(stages), key=climb.score)
+    return found
+
+
+def _count_by(rows: States, space: Space, observed: Tensor | None, weights: Tensor | None) -> Families:
+    """Of many rows, some that are drawn."""
     most = min(ROWS, max(1, TABLE // space.num_sites))
     if len(rows) > most:
         drawn = torch.randperm(len(rows), generator=generator(0, "rows to count"))[:most]
@@ -242,13 +253,7 @@ def learn_structure(
         weights = None if weights is None else weights[drawn.to(weights.device)]
     known = None if observed is None else np.ascontiguousarray(observed.T.cpu())
     weigh = None if weights is None else weights.cpu().double().numpy()
-    families = Families(np.ascontiguousarray(rows.T.cpu()), space.sizes, known, weigh)
-    climb = Climb(families, max_parents, penalty, tell)
-    found = climb.run()
-    stages = [most for most in STAGES if min(space.sizes) <= most < max(space.sizes)]
-    if stages:
-        found = max(found, Climb(families, max_parents, penalty, tell).run(stages), key=climb.score)
-    return found
+    return Families(np.ascontiguousarray(rows.T.cpu()), space.sizes, known, weigh)
 
 
 class Climb:
