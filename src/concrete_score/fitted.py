@@ -381,9 +381,7 @@ class Fitted:
 
         Told by `TOLD` times the draws that `impute` fills a blank by.
         """
-        found = self.impute(states, observed, generator, sampler=sampler, effort=TOLD).cells
-        assert found is not None
-        return found.ordered(self.space.num_sites)
+        return self.impute(states, observed, generator, sampler=sampler, effort=TOLD).distributions()
 
     def _observed(self, states: Any, observed: Any, random: torch.Generator, name: RowName) -> ObservedLogDensities:
         density = None if self.views.levels is not None else self.views.normalized

@@ -421,8 +421,7 @@ class Model:
         states, observed = self._cells(given)
         with given.named():
             found = self.fitted.impute(states, observed, self.generator("impute", random_state), effort=TOLD)
-        assert found.cells is not None
-        return Conditionals(found.cells.ordered(self.codec.space.num_sites), found.method, found.warnings)
+        return Conditionals(found.distributions(), found.method, found.warnings)
 
     def column_probs(self, data: Any, target: Any, *, random_state: int | None = None) -> npt.NDArray[np.float64]:
         """``P(target = v | the other cells)`` of each row and value ``(N, V)``, values as in ``codec.labels``.

@@ -58,6 +58,16 @@ class Imputed:
     cells: Cells | None = None
     """The distributions of the blanks, where they were not drawn."""
 
+    def distributions(self) -> Cells:
+        """The distributions of the blanks, by row and site.
+
+        Raises:
+            InputError: completions were drawn instead.
+        """
+        if self.cells is None:
+            raise InputError("blanks that were filled", "completions that were drawn", "draws", "leave draws out")
+        return self.cells.ordered(self.states.shape[-1])
+
 
 class Found(NamedTuple):
     """Distributions of the blanks of some rows, by one method; the last one given carries the warnings."""
