@@ -10,6 +10,7 @@ from scipy.stats import contingency, entropy
 from concrete_score.baselines import ChowLiu, chow_liu
 from concrete_score.baselines.chow_liu import maximum_spanning_tree, mutual_information
 from concrete_score.errors import InputError
+from concrete_score.models import pairs
 from concrete_score.randomness import generator
 from concrete_score.spaces import Space
 
@@ -56,8 +57,10 @@ def tree_log_likelihood(rows, edges):
     return total
 
 
+@pytest.mark.parametrize("wide", [0, 8])
 @pytest.mark.parametrize("pseudo_count", [0.0, 2.5])
-def test_mutual_information_is_that_of_the_smoothed_pairs(pseudo_count):
+def test_mutual_information_is_that_of_the_smoothed_pairs(pseudo_count, wide, monkeypatch):
+    monkeypatch.setattr(pairs, "WIDE", wide)
     rows = random_rows(MIXED, 50, 0)
     ours = mutual_information(rows, MIXED, pseudo_count)
     for d, e in combinations(range(4), 2):

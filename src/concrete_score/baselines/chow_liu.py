@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 from torch import Tensor
 
-from concrete_score.baselines.conditionals import Observed, PerValue, by_rows, check_possible, draw_values, point_masses
+from concrete_score.baselines.conditionals import Observed, PerValue, by_rows, check_possible, point_masses
 from concrete_score.baselines.counts import (
     PSEUDO_COUNT,
     check_pseudo_count,
@@ -23,7 +24,9 @@ from concrete_score.baselines.counts import (
     smoothed,
     valid_values,
 )
+from concrete_score.baselines.forests import Forest
 from concrete_score.errors import InputError
+from concrete_score.models.pairs import count_pair, counts_apart
 from concrete_score.shapes import PerState, States
 from concrete_score.spaces import Space, check_query
 
@@ -34,8 +37,6 @@ PAIR_FLOATS = 2**24
 @dataclass(frozen=True, eq=False)
 class ChowLiu:
     """``q(x) = Π_d q_d(x_d | x_parent(d))`` on a tree or a forest.
-
-    A root is given a *hidden parent* that has the single value 0, so all sites are treated alike.
 
     Args:
         space: any finite product space.
@@ -62,12 +63,9 @@ class ChowLiu:
         sites, values = self.space.num_sites, max(self.space.sizes)
         if tuple(self.log_tables.shape) != (sites, values, values):
             raise InputError(f"shape {(sites, values, values)}", f"{tuple(self.log_tables.shape)}", where="log_tables")
-        if len(self.parents) != sites or not all(-1 <= parent < sites for parent in self.parents):
-            raise InputError(f"{sites} parents from -1 to {sites - 1}", f"{self.parents}", where="parents")
-        if sum(map(len, self._levels)) != sites:
-            raise InputError(
-                "a forest", f"{self.parents}, which runs in a circle", where="parents", fix="give each tree a root, -1"
-            )
+        if len(self.parents) != sites:
+            raise InputError(f"{sites} parents", f"{len(self.parents)}", where="parents")
+        _ = self._forest  # which refuses what is none
 
     @classmethod
     def fit(cls, states: Any, space: Space, *, pseudo_count: int | float = PSEUDO_COUNT) -> "ChowLiu":
@@ -97,8 +95,7 @@ class ChowLiu:
         """``log q(x)`` ``(..., D) -> (...)``."""
         x = self.space.check(x)
         sites = torch.arange(self.space.num_sites, device=x.device)
-        above = torch.nn.functional.pad(x, (0, 1))[..., self._slots]
-        return self.log_tables[sites, above, x].sum(-1)
+        return self.log_tables[sites, self._forest.above(x), x].sum(-1)
 
     def sample(self, n: int, generator: torch.Generator) -> States:
         """``n`` independent exact draws ``(n, D)``, from the roots to the leaves."""
@@ -106,7 +103,7 @@ class ChowLiu:
 
         def draw(rows: Tensor, seen: Tensor) -> Tensor:
             # With nothing observed every message is 0, so the way up is saved.
-            return self._descend(self._evidence(rows, seen), generator)
+            return self._forest.descend(self.log_tables, self._evidence(rows, seen), generator)
 
         return by_rows(draw, nothing, nothing.bool(), self.log_tables.numel())
 
@@ -114,43 +111,37 @@ class ChowLiu:
         """``log q(observed cells)`` ``(...)``, what arrives at the hidden parent."""
 
         def answer(rows: Tensor, seen: Tensor) -> Tensor:
-            beliefs, _ = self._ascend(self._evidence(rows, seen))
+            beliefs, _ = self._forest.ascend(self.log_tables, self._evidence(rows, seen))
             return beliefs[:, -1, 0]
 
-        return by_rows(answer, *check_query(x, observed, self.space), self.log_tables.numel())
+        return by_rows(answer, *check_query(x, observed, self.space), self.log_tables[:, 0].numel())
 
     def site_log_conditionals(self, x: States, observed: Observed) -> PerValue:
         """``log q(x_d = v | observed cells)`` ``(..., D, V)``, messages up the tree and back down."""
         x, observed = self._possible(x, observed)
 
         def answer(rows: Tensor, seen: Tensor) -> Tensor:
-            marginals = self._marginals(*self._ascend(self._evidence(rows, seen)))
+            messages = self._forest.ascend(self.log_tables, self._evidence(rows, seen))
+            marginals = self._forest.marginals(self.log_tables, *messages)
             # The messages give an observed site its point mass only up to rounding.
             return torch.where(seen[..., None], point_masses(rows, marginals.shape[-1]), marginals)
 
-        return by_rows(answer, x, observed, self.log_tables.numel())
+        return by_rows(answer, x, observed, self.log_tables[:, 0].numel())
 
     def sample_given(self, x: States, observed: Observed, generator: torch.Generator) -> States:
         """``x`` with its unobserved cells drawn jointly ``(..., D)``: messages up, then a draw from the roots down."""
         x, observed = self._possible(x, observed)
 
         def draw(rows: Tensor, seen: Tensor) -> Tensor:
-            beliefs, _ = self._ascend(self._evidence(rows, seen))
-            return self._descend(beliefs, generator)
+            beliefs, _ = self._forest.ascend(self.log_tables, self._evidence(rows, seen))
+            return self._forest.descend(self.log_tables, beliefs, generator)
 
         return by_rows(draw, x, observed, self.log_tables.numel())
 
     def tilted(self, log_weights: Float[Tensor, "sites values"]) -> tuple["ChowLiu", Tensor]:
         """The same tree with tables ``q_d(v | u) e^{belief_d(v) - message_d(u)}`` of the messages up the tree."""
-        evidence = torch.zeros(1, len(self.parents) + 1, self.log_tables.shape[-1], dtype=torch.float64)
-        evidence = evidence.to(self.log_tables.device)
-        evidence[0, :-1] = log_weights
-        (beliefs,), (messages,) = self._ascend(evidence)
-        tables = self.log_tables + beliefs[:-1, None]
-        # A parent's value under which nothing is left has probability zero itself, and keeps its children's tables.
-        left = messages[:-1, :, None] > -torch.inf
-        tables = torch.where(left, tables - messages[:-1, :, None], self.log_tables)
-        return ChowLiu(self.space, self.parents, tables), beliefs[-1, 0]
+        tables, total = self._forest.tilted(self.log_tables, log_weights)
+        return ChowLiu(self.space, self.parents, tables), total
 
     def _possible(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
         """The checked query; only tables with zeros can make one impossible, and only they pay for looking."""
@@ -159,56 +150,12 @@ class ChowLiu:
             check_possible(self.log_marginal(x, observed))
         return x, observed
 
+    @cached_property
+    def _forest(self) -> Forest:
+        return Forest(self.parents)
+
     def _evidence(self, rows: Tensor, seen: Tensor) -> Tensor:
-        """0 at each value that the observed cells allow, else -inf ``(n, D + 1, V)``; the hidden parent comes last."""
-        values = self.log_tables.shape[-1]
-        evidence = torch.zeros(len(rows), len(self.parents) + 1, values, dtype=torch.float64, device=rows.device)
-        evidence[:, :-1] = torch.where(seen[..., None], point_masses(rows, values), evidence[:, :-1])
-        return evidence
-
-    def _ascend(self, evidence: Tensor) -> tuple[Tensor, Tensor]:
-        """Beliefs and messages, both ``(n, D + 1, V)``, from the leaves to the hidden parent.
-
-        belief_d(v) = evidence_d(v) + Σ_{children c} message_c(v),    message_d(u) = log Σ_v q_d(v | u) e^{belief_d(v)}
-        """
-        beliefs, messages = evidence.clone(), torch.zeros_like(evidence)
-        for sites in reversed(self._levels):
-            messages[:, sites] = (self.log_tables[sites] + beliefs[:, sites, None]).logsumexp(-1)
-            beliefs.index_add_(1, self._slots[sites], messages[:, sites])
-        return beliefs, messages
-
-    def _marginals(self, beliefs: Tensor, messages: Tensor) -> Tensor:
-        """``log q(x_d = v | evidence) = log Σ_u q(u | evidence) q_d(v | u) e^{belief_d(v) - message_d(u)}``."""
-        result = torch.full_like(beliefs, -torch.inf)
-        result[:, -1, 0] = 0.0
-        for sites in self._levels:
-            above = result[:, self._slots[sites]]
-            # A parent's value that is ruled out has no message to divide by.
-            above = torch.where(above.isneginf(), above, above - messages[:, sites])
-            result[:, sites] = (above[..., None] + self.log_tables[sites]).logsumexp(-2) + beliefs[:, sites]
-        return result[:, :-1]
-
-    def _descend(self, beliefs: Tensor, generator: torch.Generator) -> Tensor:
-        """A draw of all sites ``(n, D)``, each given its parent and everything observed below it."""
-        x = torch.zeros(beliefs.shape[:-1], dtype=torch.int64, device=beliefs.device)
-        for sites in self._levels:
-            rows = self.log_tables[sites, x[:, self._slots[sites]]]
-            x[:, sites] = draw_values(rows + beliefs[:, sites], generator)
-        return x[:, :-1]
-
-    @cached_property
-    def _slots(self) -> Tensor:
-        """The place of each site's parent ``(D,)``; that of the hidden one is D."""
-        return torch.tensor(self.parents, device=self.log_tables.device) % (len(self.parents) + 1)
-
-    @cached_property
-    def _levels(self) -> tuple[Tensor, ...]:
-        """The sites by their distance from a root; sites on a circle are in none."""
-        levels, above = [], {-1}
-        while sites := [site for site, parent in enumerate(self.parents) if parent in above]:
-            levels.append(torch.tensor(sites, device=self.log_tables.device))
-            above = set(sites)
-        return tuple(levels)
+        return self._forest.evidence(rows, seen, self.log_tables.shape[-1])
 
     @cached_property
     def _has_zeros(self) -> bool:
@@ -247,22 +194,38 @@ def mutual_information(states: Tensor, space: Space, pseudo_count: float) -> Flo
     >>> mutual_information(rows, Space.bits(3), 0.0)[0].exp().round(decimals=12).tolist()
     [2.0, 2.0, 1.0]
     """
-    sizes = space.sizes_tensor(states.device)
-    site = torch.arange(space.num_sites, device=states.device).repeat_interleave(sizes)
     total = len(states) + pseudo_count
+    entropies = _entropies_apart if counts_apart(space) else _entropies_by_products
+    pairs = entropies(states, space, pseudo_count)
+    entropy = _minus_p_log_p(smoothed(site_counts(states, space), space, pseudo_count) / total).sum(-1)
+    information = (entropy[:, None] + entropy - pairs).clamp_min(0.0)
+    return information.fill_diagonal_(0.0) + entropy.diag()  # a site tells all of itself
+
+
+def _entropies_apart(states: Tensor, space: Space, pseudo_count: float) -> Tensor:
+    """``H(x_d, x_e)`` of all pairs of sites ``(D, D)``, counted pair by pair; 0 where d = e."""
+    pairs = torch.zeros(space.num_sites, space.num_sites, dtype=torch.float64, device=states.device)
+    for d, e in combinations(range(space.num_sites), 2):
+        counts = count_pair(states, space, d, e) + pseudo_count / (space.sizes[d] * space.sizes[e])
+        pairs[d, e] = pairs[e, d] = _minus_p_log_p(counts / (len(states) + pseudo_count)).sum()
+    return pairs
+
+
+def _entropies_by_products(states: Tensor, space: Space, pseudo_count: float) -> Tensor:
+    """``H(x_d, x_e)`` of all pairs of sites ``(D, D)``, counted by products of one-hot rows."""
+    sizes, total = space.sizes_tensor(states.device), len(states) + pseudo_count
+    site = torch.arange(space.num_sites, device=states.device).repeat_interleave(sizes)
     pairs = torch.zeros(space.num_sites, space.num_sites, dtype=torch.float64, device=states.device)
     for columns in torch.split(torch.arange(len(site), device=states.device), max(1, PAIR_FLOATS // len(site))):
         even = pseudo_count / (sizes[site[columns], None] * sizes[site]).double()
         minus = _minus_p_log_p((_pair_counts(states, space, columns) + even) / total)
         rows = minus.new_zeros(len(columns), space.num_sites).index_add_(1, site, minus)
         pairs.index_add_(0, site[columns], rows)
-    entropy = _minus_p_log_p(smoothed(site_counts(states, space), space, pseudo_count) / total).sum(-1)
-    information = (entropy[:, None] + entropy - pairs).clamp_min(0.0)
-    return information.fill_diagonal_(0.0) + entropy.diag()  # a site tells all of itself
+    return pairs
 
 
-def maximum_spanning_tree(weights: Float[Tensor, "sites sites"]) -> tuple[int, ...]:
-    """The parent of each site in the spanning tree of largest total weight, rooted at site 0; -1 for the root.
+def maximum_spanning_tree(weights: Float[Tensor, "sites sites"], root: int = 0) -> tuple[int, ...]:
+    """The parent of each site in the spanning tree of largest total weight; -1 for the root.
 
     >>> maximum_spanning_tree(torch.tensor([[0., 0., 2.], [0., 0., 1.], [2., 1., 0.]]))
     (-1, 2, 0)
@@ -275,7 +238,7 @@ def maximum_spanning_tree(weights: Float[Tensor, "sites sites"]) -> tuple[int, .
     ranks = np.empty(len(one))
     ranks[np.argsort(-weights.cpu().numpy()[one, other], kind="stable")] = np.arange(1, len(one) + 1)
     tree = minimum_spanning_tree(coo_array((ranks, (one, other)), shape=(sites, sites)).tocsr())
-    _, parents = breadth_first_order(tree, 0, directed=False)
+    _, parents = breadth_first_order(tree, root, directed=False)
     return tuple(int(parent) if parent >= 0 else -1 for parent in parents)
 
 

@@ -214,6 +214,10 @@ class Mixture:
 
         return by_rows(draw, x, observed, self.log_tables[0].numel())
 
+    def propose_given(self, x: States, observed: Observed, generator: torch.Generator) -> tuple[States, PerState]:
+        """`sample_given`, and `log_marginal` of what was observed."""
+        return self.sample_given(x, observed, generator), self.log_marginal(x, observed)
+
     def tilted(self, log_weights: Float[Tensor, "sites values"]) -> tuple["Mixture", Tensor]:
         """Each component tilted, and weighed by what is left of it: ``Z = Σ_k w_k Z_k``."""
         tables = self.log_tables + log_weights

@@ -7,11 +7,10 @@ from math import log, prod
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from concrete_score.errors import InputError
-from concrete_score.randomness import generator
+from concrete_score.randomness import draw_different, generator
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
 
@@ -225,6 +224,7 @@ def learn_structure(
         weights: of the rows ``(N,)``.
         tell: receives the number of sites whose first parents are settled, and of all.
 
+    >>> import torch
     >>> a = torch.tensor([0, 0, 1, 1] * 100)
     >>> b = torch.tensor([0, 1] * 200)
     >>> learn_structure(torch.stack([a, b, a ^ b], 1), Space.bits(3), max_parents=1)
@@ -247,7 +247,7 @@ def _count_by(rows: States, space: Space, observed: Tensor | None, weights: Tens
     """Of many rows, some that are drawn."""
     most = min(ROWS, max(1, TABLE // space.num_sites))
     if len(rows) > most:
-        drawn = torch.randperm(len(rows), generator=generator(0, "rows to count"))[:most]
+        drawn = draw_different(len(rows), most, generator(0, "rows to count"))
         rows = rows[drawn.to(rows.device)]
         observed = None if observed is None else observed[drawn.to(observed.device)]
         weights = None if weights is None else weights[drawn.to(weights.device)]

@@ -79,10 +79,9 @@ class _Members:
         valid: Examples,
         options: dict[str, Any],
     ) -> None:
-        fabric = connect(options["device"])
-        fabric.to_device(model)
-        self.model, self.objective = model, objective
-        self.rows, self.valid = rows.to(fabric.device), valid.to(fabric.device)
+        device = connect(options["device"]).device
+        self.model, self.objective = model.to(device), objective
+        self.rows, self.valid = rows.to(device), valid.to(device)
         self.settings, self.options = settings, options
         self.each = [_settings(settings, i, given) for i, given in enumerate(model.trainings)]
         self.at, self.seconds, self.best_step, self.ended, self.message = 0, 0.0, 0, "", ""
