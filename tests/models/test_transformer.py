@@ -6,6 +6,7 @@ import torch
 from concrete_score import Space
 from concrete_score.errors import InputError
 from concrete_score.models import transformer
+from concrete_score.models.transformer import Transformer
 from concrete_score.neighborhoods import grid, hamming, moore
 from concrete_score.noise import absorbing, categorical
 from concrete_score.objectives import build
@@ -19,9 +20,10 @@ def made(space, **options):
 
 
 @pytest.mark.parametrize("space", [Space((4,) * 6), Space((2, 3, 4, 2, 3, 2))])
-def test_a_hidden_site_sees_every_visible_one_and_nothing_else(space):
+@pytest.mark.parametrize("reach", [0, 2])
+def test_a_hidden_site_sees_every_visible_one_and_nothing_else(space, reach):
     noise = absorbing(space)
-    model, x = made(space, noise=noise), torch.zeros(1, 6, dtype=torch.int64)
+    model, x = made(space, noise=noise, reach=reach), torch.zeros(1, 6, dtype=torch.int64)
     hidden = torch.tensor([[True, False, True, False, False, True]])
     before = model.clean_log_probs(noise.hide(x, hidden))[0]
     for site in range(6):
@@ -35,9 +37,10 @@ def test_a_hidden_site_sees_every_visible_one_and_nothing_else(space):
             assert changed == (not hidden[0, site])  # what is hidden cannot be seen
 
 
-def test_the_causal_twin_sees_what_comes_before_alone():
+@pytest.mark.parametrize("reach", [0, 2])
+def test_the_causal_twin_sees_what_comes_before_alone(reach):
     space = Space((3,) * 5)
-    model, x = made(space, causal=True), torch.zeros(1, 5, dtype=torch.int64)
+    model, x = made(space, causal=True, reach=reach), torch.zeros(1, 5, dtype=torch.int64)
     before = model.site_log_conditionals(x)[0]
     for site in range(5):
         moved = x.clone()
@@ -47,11 +50,28 @@ def test_the_causal_twin_sees_what_comes_before_alone():
         assert changed == [other > site for other in range(5)]
 
 
-def test_the_twins_have_the_same_size_up_to_one_vector():
+@pytest.mark.parametrize("reach", [0, 2])
+def test_the_twins_have_the_same_size_up_to_the_embeddings_of_unknown(reach):
     space = Space((4,) * 6)
-    masked, causal = made(space, noise=absorbing(space)), made(space, causal=True)
+    masked, causal = made(space, noise=absorbing(space), reach=reach), made(space, causal=True, reach=reach)
     count = [sum(p.numel() for p in model.parameters()) for model in (masked, causal)]
-    assert abs(count[0] - count[1]) <= 16  # an embedding of "unknown", one of the beginning
+    assert abs(count[0] - count[1]) <= 2 * reach * 16  # of each distance, and one of the beginning
+
+
+@pytest.mark.parametrize("space", [Space((3,) * 6), Space((2, 3, 4, 2, 3, 2))])
+def test_a_site_starts_from_the_values_around_it_by_their_distance(space):
+    x, size = space.uniform(4, torch.Generator().manual_seed(1)), torch.tensor(space.sizes)
+    first = torch.zeros_like(size) if len(set(space.sizes)) == 1 else size.cumsum(0) - size
+    for causal, offsets in ((False, (-2, -1, 1, 2)), (True, (-4, -3, -2, -1))):
+        trunk = Transformer(space, space.sizes, causal=causal, reach=2, generator=torch.Generator(), **SMALL)
+        wanted = trunk.values[x + first].clone()
+        for offset, table in zip(offsets, trunk.around, strict=True):
+            for site in range(6):
+                if 0 <= site + offset < 6:
+                    wanted[:, site] += table[x[:, site + offset] + first[site + offset]]
+        torch.testing.assert_close(trunk.embed(x), wanted)
+    with pytest.raises(InputError, match="at least 0"):
+        made(space, reach=-1)
 
 
 def test_the_causal_twin_draws_and_weighs_by_its_own_density():
@@ -88,6 +108,6 @@ def test_any_head_and_noise():
 
 def test_what_is_chosen_for_it():
     plain = choose({"model": "transformer"}, {}).recipe
-    assert (plain.objective, plain.noise) == ("clean_value", "absorbing")
+    assert (plain.objective, plain.noise, plain.objective_options) == ("clean_value", "absorbing", {"power": 0.5})
     twin = choose({"model": "transformer", "objective": "maximum_likelihood"}, {}).recipe
     assert (twin.noise, twin.model_options) == (None, {"causal": True})

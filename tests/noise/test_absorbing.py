@@ -1,6 +1,6 @@
 """Absorbing noise, by enumeration: scores, posteriors, bridges, the bound, and draws of the ideal head."""
 
-from itertools import permutations
+from itertools import permutations, product
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from concrete_score.likelihood.variational import variational
 from concrete_score.models import mlp
 from concrete_score.models.masked import IdealMasked
 from concrete_score.neighborhoods import hamming
-from concrete_score.noise import Absorbing, absorbing
+from concrete_score.noise import Absorbing, absorbing, categorical
 from concrete_score.noise.factorized import bridge, reverse_log_probs
 from concrete_score.objectives import build
 from concrete_score.samplers.from_noise import from_noise
@@ -130,6 +130,29 @@ def test_estimates_of_the_bound_are_unbiased_also_with_blanks():
     )
     found = variational(model, rows[:64], random.manual_seed(2), draws=16)
     assert abs(found.lower + objective.exact(model, p).item()) < 5 * found.bound_stderr
+
+
+def test_a_power_weighs_sets_of_hidden_sites_and_never_a_validation():
+    space = Space((2, 3, 2))
+    noise, pmf = absorbing(space, 4), random_pmf(space)
+    model, half = network(noise), build("clean_value", space, noise=noise, power=0.5)
+    by_count = torch.zeros(3).double()  # the log-loss a hidden site, by how many are hidden
+    for hidden in product([False, True], repeat=3):
+        if any(hidden):
+            noisy = noise.hide(space.enumerate(), torch.tensor(hidden).expand(12, -1))
+            own = model.clean_log_probs(noisy).gather(-1, space.enumerate()[..., None]).squeeze(-1)
+            count = sum(hidden)
+            by_count[count - 1] -= (pmf * own[:, torch.tensor(hidden)].sum(-1)).sum() / (count * (1, 3, 3, 1)[count])
+    m = torch.tensor([1.0, 2.0, 3.0]).double()
+    torch.testing.assert_close(half.exact(model, pmf), ((3 / m) ** 0.5 * m * by_count).mean())
+    assert half.judged == build("clean_value", space, noise=noise)
+    torch.testing.assert_close(half.judged.exact(model, pmf), 3 * by_count.mean())
+    ideal = IdealMasked.of(pmf, noise)
+    assert half.exact(ideal, pmf) < half.exact(model, pmf)
+    with pytest.raises(InputError, match="from 0 to 1"):
+        build("clean_value", space, noise=noise, power=2.0)
+    with pytest.raises(InputError, match="absorbing"):
+        build("clean_value", space, noise=categorical(space, (0.9, 0.5)), power=0.5)
 
 
 def test_the_bound_given_some_sites_is_that_of_the_others():

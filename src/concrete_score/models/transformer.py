@@ -44,6 +44,11 @@ class Block(nn.Module):
         self.up = Linear(width, 4 * width, generator, dtype)
         self.down = Linear(4 * width, width, generator, dtype)
 
+    @property
+    def matrices(self) -> tuple[tuple[nn.Parameter, int], ...]:
+        """Weights between features, and how many matrices lie in each: queries, keys and values are three."""
+        return ((self.read.weight, 3), *((layer.weight, 1) for layer in (self.mix, self.up, self.down)))
+
     def forward(self, h: Tensor) -> Tensor:
         """``(B, D, width) -> (B, D, width)``."""
         first, second = self.norms
@@ -68,6 +73,9 @@ class Transformer(nn.Module):
         heads: of the attention; they divide the width.
         num_levels: how many noise levels there are; None for none.
         causal: whether a site sees only those before it.
+        reach: how many sites to either side add their values, embedded by their distance, to what a site starts from;
+            more than 0 where the order of sites means something, as in text. A causal network has twice as many
+            before each site.
         generator: the source of the first weights.
         dtype: of the parameters.
 
@@ -88,6 +96,7 @@ class Transformer(nn.Module):
         heads: int = 4,
         num_levels: int | None = None,
         causal: bool = False,
+        reach: int = 0,
         *,
         generator: torch.Generator,
         dtype: torch.dtype = torch.float32,
@@ -114,6 +123,11 @@ class Transformer(nn.Module):
         self.norm = nn.LayerNorm(width, dtype=dtype, device=device)
         self.write = Linear(width, outputs[0] if self.alike else sum(outputs), generator, dtype)
         self.bias = nn.Parameter(torch.zeros(sum(outputs), dtype=dtype, device=device))
+        self.near = _offsets(reach, causal, space.num_sites)
+        if self.near:
+            self.around = nn.Parameter(
+                SMALL * normal_parameter((len(self.near), values, width), generator, dtype).detach()
+            )
         if num_levels is not None:
             self.levels = nn.Parameter(SMALL * normal_parameter((num_levels, width), generator, dtype).detach())
 
@@ -130,7 +144,12 @@ class Transformer(nn.Module):
 
     def embed(self, rows: Tensor) -> Tensor:
         """``(B, D) -> (B, D, width)``, positions not added."""
-        return self.values[rows + self.first]
+        rows = rows + self.first
+        found = self.values[rows]
+        for offset, table in zip(self.near, self.around if self.near else (), strict=True):
+            near = functional.embedding(rows[:, max(offset, 0) : rows.shape[1] + min(offset, 0)], table)
+            found = found + functional.pad(near, (0, 0, max(-offset, 0), max(offset, 0)))  # beyond an end is nothing
+        return found
 
     def outputs(self, embedded: Tensor, shift: Tensor | None = None) -> Tensor:
         """From the embedded values of sites, position by position ``(B, D, width) -> (B, out_features)``."""
@@ -145,12 +164,20 @@ class Transformer(nn.Module):
         return cast("Tensor", found + self.bias)
 
 
+def _offsets(reach: int, causal: bool, sites: int) -> tuple[int, ...]:
+    """Of the sites within reach; a causal network has as many of them, all before."""
+    if not isinstance(reach, int) or reach < 0:
+        raise InputError("a number of at least 0", repr(reach), where="reach")
+    offsets = range(-2 * reach, 0) if causal else range(-reach, reach + 1)
+    return tuple(offset for offset in offsets if offset and abs(offset) < sites)
+
+
 class CausalTransformer(nn.Module):
     """``log q(x) = Σ_d log q(x_d | x_0 … x_{d-1})``: the same network as `Transformer`, each site seeing those before.
 
     Args:
         space: any space.
-        options: of `Transformer`: width, depth, heads.
+        options: of `Transformer`: width, depth, heads, reach.
         generator: the source of the first weights.
         dtype: of the parameters.
 
@@ -232,7 +259,7 @@ def transformer(
         noise: makes one network of all its levels; absorbing noise needs no levels and no head.
         causal: the autoregressive twin, learned by maximum likelihood; it takes no noise.
         generator: the source of the first weights.
-        options: of `Transformer`: width, depth, heads, dtype.
+        options: of `Transformer`: width, depth, heads, reach, dtype.
 
     Raises:
         InputError: a causal network with noise, or edges that change several sites.

@@ -1,6 +1,6 @@
 """The clean-value objective under absorbing noise: masked diffusion, and any-order autoregression (Ou et al., 2025)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ class HiddenDraws(NamedTuple):
     clean: Tensor
     """``(B, D)``."""
     weight: Tensor
-    """``(B, D)``: D/m at the m sites hidden by the draw, else 0."""
+    """``(B, D)``: (D/m)^power at the m sites hidden by the draw, else 0."""
 
     def rows(self, part: slice) -> "HiddenDraws":
         """A slice of the batch."""
@@ -41,6 +41,8 @@ class HiddenValue:
 
     Args:
         noise: absorbing.
+        power: of the weight D/m; 1 is the bound, by which any model is judged, whatever it learns by. Every power has
+            the exact conditionals as its minimum, and a lower one makes steps less noisy (docs/mathematics.md).
 
     >>> from concrete_score import Space
     >>> from concrete_score.models.masked import IdealMasked
@@ -52,6 +54,16 @@ class HiddenValue:
     """
 
     noise: Absorbing
+    power: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.power <= 1:
+            raise InputError("a number from 0 to 1", repr(self.power), where="objective.power")
+
+    @property
+    def judged(self) -> "HiddenValue":
+        """What a validation uses: minus the bound."""
+        return replace(self, power=1.0)
 
     def check(self, model: Any) -> None:
         """Refuse a model that does not give the conditionals of hidden sites."""
@@ -80,7 +92,7 @@ class HiddenValue:
         hidden = (place * count).long().clamp_max(count - 1) + 1
         key = torch.where(observed, uniform(tuple(x.shape), generator, x.device), 2.0)
         chosen = (key.argsort(-1).argsort(-1) < hidden[:, None]) & observed
-        weight = chosen * (count / hidden.clamp_min(1))[:, None]
+        weight = chosen * (count / hidden.clamp_min(1))[:, None] ** self.power
         return HiddenDraws(self.noise.hide(x, chosen | ~observed), x.long(), weight)
 
     def loss(self, model: Any, draws: HiddenDraws) -> PerState:
@@ -99,7 +111,7 @@ class HiddenValue:
             for chosen in combinations(range(sites), size):
                 hidden = torch.zeros(sites, dtype=torch.bool)
                 hidden[list(chosen)] = True
-                weight = hidden.double().expand(states.shape) * (sites / size)
+                weight = hidden.double().expand(states.shape) * (sites / size) ** self.power
                 draws = HiddenDraws(self.noise.hide(states, hidden.expand(states.shape)), states, weight)
                 total = total + expectation(pmf, self.loss(model, draws)) / (sites * comb(sites, size))
         return total
