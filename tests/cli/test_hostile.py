@@ -56,6 +56,18 @@ def test_sizes_are_refused_with_the_number_and_the_way_to_raise_the_limit(misuse
     assert "CONCRETE_SCORE_MEMORY=" in misused(*words, "--set", "model.hidden=1000000")
 
 
+@pytest.mark.parametrize("count", [2, 3, 4, 6])
+@pytest.mark.parametrize("row", ["{n},{n}", "{n}.5,x{n}", "{n},", "2020-01-0{n},1{n}"])
+def test_tables_of_very_few_rows_are_fitted_or_refused(csm, tmp_path, count, row):
+    """None of them is held out, and a mean over none is no number."""
+    rows = [row.format(n=1 + n % 4) for n in range(count)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b", *rows]) + "\n")
+    words = ("--quiet", "--no-report", "--steps", "3")
+    code, _, err = csm("fit", str(tmp_path / "t.csv"), "--out", str(tmp_path / "run"), *words)
+    assert (code, err) == (0, "")
+    assert csm("evaluate", str(tmp_path / "run"), str(tmp_path / "t.csv"), "--quiet").code == 0
+
+
 @pytest.mark.parametrize("name", ["WORLD_SIZE", "RANK"])
 @pytest.mark.parametrize("value", ["x", "-1", "", "1" * 30])
 def test_a_launchers_number_that_is_none(misused, data, tmp_path, monkeypatch, name, value):

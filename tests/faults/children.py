@@ -11,6 +11,8 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic, sleep
@@ -51,17 +53,19 @@ class Ended:
 
 def warm() -> None:
     """Import what commands need, and use none of it."""
-    import lightning_fabric  # noqa: F401
     import polars  # noqa: F401
     import safetensors.torch  # noqa: F401
     import sklearn.base  # noqa: F401
     import torch
 
+    from concrete_score.cli.main import COMMANDS
+
     torch.set_num_threads(1)
-    for name in ("fit", "sample", "evaluate", "impute", "show", "diagnose", "explain", "compare", "data"):
-        __import__(f"concrete_score.cli.{name}")
+    for entry in COMMANDS.values():
+        import_module(entry.target.partition(":")[0])
     for name in ("fitting", "model", "estimator", "runs", "report", "diagnostics", "training.store"):
-        __import__(f"concrete_score.{name}")
+        if find_spec(f"concrete_score.{name}"):  # older code lacks some
+            import_module(f"concrete_score.{name}")
 
 
 def start(work: Callable[[], Any], folder: Path, *, memory: int = MEMORY) -> int:
@@ -91,7 +95,7 @@ def start(work: Callable[[], Any], folder: Path, *, memory: int = MEMORY) -> int
     except BaseException:
         traceback.print_exc()
     finally:
-        for stream in (sys.stdout, sys.stderr):
+        for stream in filter(None, (sys.stdout, sys.stderr)):
             try:
                 stream.flush()
             except (OSError, ValueError):

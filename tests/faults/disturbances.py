@@ -16,7 +16,7 @@ from tests.faults.plan import Family, Fault
 
 def kill(rng: random.Random, folder: Path, cases: Any) -> str:
     """One fit met by up to three signals, each time continued, and compared with the undisturbed one."""
-    case, run = cases[rng.choice(fits.KINDS)], folder / "run"
+    case, run = cases[rng.choice(list(fits.KINDS))], folder / "run"
     strikes = []
     for _ in range(rng.randint(1, 3)):
         strikes.append(fits.struck(case, run, rng))
@@ -29,7 +29,7 @@ def kill(rng: random.Random, folder: Path, cases: Any) -> str:
 
 def fill_disk(rng: random.Random, folder: Path, cases: Any) -> str:
     """A fit whose files may not grow beyond some size, as on a full disk; then continued with room enough."""
-    case, run = cases[rng.choice(fits.KINDS)], folder / "run"
+    case, run = cases[rng.choice(list(fits.KINDS))], folder / "run"
     work, limit = children.command(*case.words(run, "--resume")), int(10 ** rng.uniform(3.5, 5.5))
     ended = children.call(_limited(work, limit) if rng.random() < 0.5 else _without_room(work, rng.randint(0, 30)))
     if fault := ended.fault((0, 1)):

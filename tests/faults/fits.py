@@ -6,7 +6,7 @@ import resource
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -15,7 +15,6 @@ from typing import Any
 from tests.faults import children
 from tests.faults.plan import Fault
 
-KINDS = ("table", "blanks", "image", "sequence", "text")
 _WORDS = ("--quiet", "--no-report", "--threads", "1", "--steps", "30", "--batch-size", "8", "--model", "made")
 _SETTINGS = ("model.hidden=4", "valid_every=10", "check_every=5", "checkpoint_seconds=0.001")
 
@@ -42,8 +41,8 @@ def cases() -> dict[str, Case]:
     folder = Path(mkdtemp(prefix="faults-cases-"))
     atexit.register(rmtree, folder, ignore_errors=True)
     found = {}
-    for kind in KINDS:
-        case = Case(kind, _write(kind, folder), {}, 0.0)
+    for kind, write in KINDS.items():
+        case = Case(kind, write(folder, random.Random(f"data of {kind}")), {}, 0.0)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         ended = children.csm(*case.words(folder / f"whole-{kind}"))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -119,24 +118,39 @@ def _with_timer(work: Callable[[], None], how: str, moment: float) -> Callable[[
     return timed
 
 
-def _write(kind: str, folder: Path) -> Path:
-    rng = random.Random(f"data of {kind}")
-    if kind == "image":
-        import numpy as np
-
-        path = folder / "images.npy"
-        np.save(path, np.random.default_rng(0).integers(0, 2, (40, 4, 4), dtype=np.uint8))
-        return path
-    if kind == "sequence":
-        path = folder / "letters.fasta"
-        path.write_text("".join(f">s{n}\n{''.join(rng.choices('ACGT', k=6))}\n" for n in range(40)))
-        return path
-    if kind == "text":
-        path = folder / "lines.txt"
-        path.write_text("".join(f"{''.join(rng.choices('ab ', k=rng.randint(3, 6)))}c\n" for _ in range(40)))
-        return path
-    path = folder / f"{kind}.csv"
-    cell = (lambda values: rng.choice((*values, ""))) if kind == "blanks" else rng.choice
-    rows = (f"{rng.choice('xy')},{cell(('1', '2', '3'))},{cell(('no', 'yes'))}" for _ in range(60))
+def _table(folder: Path, rng: random.Random, blank: tuple[str, ...] = ()) -> Path:
+    path = folder / ("blanks.csv" if blank else "table.csv")
+    cells = (("1", "2", "3", *blank), ("no", "yes", *blank))
+    rows = (",".join((rng.choice("xy"), *map(rng.choice, cells))) for _ in range(60))
     path.write_text("\n".join(["a,b,c", *rows]) + "\n")
     return path
+
+
+def _image(folder: Path, rng: random.Random) -> Path:
+    import numpy as np
+
+    path = folder / "images.npy"
+    np.save(path, np.random.default_rng(0).integers(0, 2, (40, 4, 4), dtype=np.uint8))
+    return path
+
+
+def _sequence(folder: Path, rng: random.Random) -> Path:
+    path = folder / "letters.fasta"
+    path.write_text("".join(f">s{n}\n{''.join(rng.choices('ACGT', k=6))}\n" for n in range(40)))
+    return path
+
+
+def _text(folder: Path, rng: random.Random) -> Path:
+    path = folder / "lines.txt"
+    path.write_text("".join(f"{''.join(rng.choices('ab ', k=rng.randint(3, 6)))}c\n" for _ in range(40)))
+    return path
+
+
+KINDS: dict[str, Callable[[Path, random.Random], Path]] = {
+    "table": _table,
+    "blanks": partial(_table, blank=("",)),
+    "image": _image,
+    "sequence": _sequence,
+    "text": _text,
+}
+"""What writes data of a kind into a folder: a further kind of data is a further line."""

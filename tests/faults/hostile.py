@@ -252,7 +252,7 @@ def misuse(rng: random.Random, folder: Path, made: Any) -> str:
         if flag in ("--device", "--url", "--tensorboard") or option.is_eager:
             continue
         words += [flag] if option.is_flag else [flag, rng.choice(_WORDS)]
-    if rng.random() < 0.2:
+    if rng.random() < 0.2 and len(words) > 1:
         words[rng.randrange(1, len(words))] = rng.choice(_WORDS)
     here = Path.cwd()
     import os
