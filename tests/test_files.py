@@ -202,3 +202,44 @@ def test_a_lock_that_is_a_pipe_or_a_link_is_neither_waited_for_nor_followed(tmp_
     with pytest.raises(OSError, match="symbolic links"), files.locked(tmp_path / "two"):
         pass
     assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.csv.gz"])
+def test_what_has_no_end_is_not_read_to_it(tmp_path, monkeypatch, name):
+    monkeypatch.setenv(files.MEMORY, "0.01")
+    (tmp_path / name).symlink_to("/dev/zero")
+    with pytest.raises(
+        InputError, match=rf"{name}: expected content that takes at most 0.01 GiB of memory, got more than"
+    ):
+        files.read_bytes(tmp_path / name)
+
+
+def test_a_compressed_pipe_is_unpacked(tmp_path):
+    pipe = tmp_path / "x.csv.gz"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        written = pool.submit(pipe.write_bytes, gzip.compress(b"a,b\n"))
+        assert files.read_bytes(pipe) == b"a,b\n"
+        written.result(timeout=10)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setenv(files.MEMORY, "0.01")
+    with (tmp_path / "x.csv").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(InputError, match=r"of memory, got about 1,025 GiB"):
+        files.read_bytes(tmp_path / "x.csv")
+
+
+def test_a_name_that_is_no_text_is_written(tmp_path):
+    """As the file system may have it, and the command line gives it."""
+    path = tmp_path / os.fsdecode(b"\xff\xfe.json")
+    files.write_text(path, "x")
+    assert os.listdir(os.fsencode(tmp_path)) == [b"\xff\xfe.json"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_a_device_that_is_full_is_named():
+    with pytest.raises(OSError, match="No space left") as told:
+        files.write_text("/dev/full", "x")
+    assert told.value.filename == "/dev/full"

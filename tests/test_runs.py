@@ -1,5 +1,6 @@
 """Run directories: every file verifies itself, and nothing strange in its place is believed or opened."""
 
+import errno
 import json
 import os
 import pickle
@@ -281,6 +282,37 @@ def test_only_our_own_half_written_files_are_swept(copy):
     left.write_bytes(b"half")
     run.rewind(run.checkpoint())
     assert left.exists()
+
+
+def test_a_run_killed_before_its_first_file_stood_is_begun_again(tmp_path):
+    """Its folder, lock, place of checkpoints and half-written run.json are no files of somebody else."""
+    folder = tmp_path / "run"
+    (folder / "checkpoint").mkdir(parents=True)
+    (folder / ".lock").touch()
+    (folder / ".run.12.7f.draft.json").write_text("{")
+    run = begin(folder)
+    runs.train(run, ROWS, ROWS)
+    assert not list(folder.glob(".run*"))
+    runs.verify(folder)
+    for name in ("checkpoint/mine.txt", ".run.draft.json", ".mine.12.7f.draft.json"):
+        other = tmp_path / name.replace("/", "-")
+        (other / name).parent.mkdir(parents=True)
+        (other / name).write_text("mine")
+        with pytest.raises(InputError, match="a folder of other files"):
+            begin(other)
+
+
+def test_a_disk_that_is_full_when_measurements_are_synced_is_told_with_the_path(tmp_path, monkeypatch):
+    run = begin(tmp_path / "run")
+    run.journal.append(step=0, loss=1.0, valid=0.0, best_step=0)
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="bytes are free there") as told:
+        run.journal.mark()
+    assert told.value.filename == str(run.journal.path)
 
 
 @pytest.mark.parametrize("name", FILES)

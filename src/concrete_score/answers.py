@@ -1,9 +1,9 @@
 """What questions about data are asked with and answered by: data with their states, changes, filled data."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, isfinite
 from typing import Any, NamedTuple
 
@@ -21,6 +21,64 @@ from concrete_score.protocols import Encoded
 from concrete_score.samplers.completions import Cells
 
 
+class Counted(NamedTuple):
+    """What of the rows that a question is asked about is out of the ordinary."""
+
+    rows: int = 0
+    """That are left."""
+    unknown: int = 0
+    """Rows left out for a value never seen in training."""
+    dropped: int = 0
+    """Rows left out for a blank cell."""
+    unobserved: int = 0
+    """Rows with blanks that stay."""
+    unseen: int = 0
+    """Cells whose value was never seen in training, in rows that stay."""
+
+    @classmethod
+    def of(cls, rows: Encoded) -> "Counted":
+        """Of rows that were encoded together."""
+        unobserved = 0 if rows.observed.all() else int((~rows.observed.all(1)).sum())
+        unseen = 0 if rows.unseen is None else int(rows.unseen.sum())
+        return cls(len(rows.kept), rows.unknown, rows.blank, unobserved, unseen)
+
+    def plus(self, other: "Counted") -> "Counted":
+        """The counts of two sets of rows together."""
+        return Counted(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+    @property
+    def skipped(self) -> int:
+        """Rows that were left out."""
+        return self.unknown + self.dropped
+
+    def notes(self, noun: str, filling: bool = False) -> tuple[str, ...]:
+        """In plain words.
+
+        >>> Counted(rows=8, unknown=2).notes("rows")
+        ('2 rows with values never seen in training skipped',)
+        """
+        found = []
+        if self.unknown:
+            left = "left as they are" if filling else "skipped"
+            found.append(f"{self.unknown} {noun} with values never seen in training {left}")
+        if not filling and self.unobserved:
+            found.append(f"{self.unobserved} {noun} with blanks, which count as not observed")
+        if self.dropped:
+            found.append(f"{self.dropped} {noun} with blanks dropped")
+        if self.unseen:
+            found.append(
+                f"{self.unseen} cells hold values never seen in training; each has the probability reserved for such"
+                " values"
+            )
+        return tuple(found)
+
+
+class Named(NamedTuple):
+    """Stands for data of which only the states are needed."""
+
+    where: str
+
+
 class Given(NamedTuple):
     """Data that a question is asked about, with their states."""
 
@@ -29,6 +87,45 @@ class Given(NamedTuple):
     notes: tuple[str, ...] = ()
     """What was left out, in plain words."""
     warnings: tuple[str, ...] = ()
+    first: int = 0
+    """The number of the first row, where these are part of more."""
+
+    def take(self, places: npt.NDArray[Any]) -> "Given":
+        """Some of the states, by their places; of the data only the name is kept."""
+        rows, inside = self.rows, self.rows.log_inside
+        some = Encoded(rows.states[places], rows.observed[places], self.first + rows.kept[places])
+        return Given(Named(self.data.where), some._replace(log_inside=None if inside is None else inside[places]))
+
+    @classmethod
+    def join(cls, parts: Iterable["Given"]) -> "Given":
+        """States one below the other, all of which are known by their numbers (`take`)."""
+        every = list(parts)
+        rows = [part.rows for part in every]
+        zeros = torch.zeros(1, dtype=torch.float64)
+        inside = [zeros.expand(len(each.kept)) if each.log_inside is None else each.log_inside for each in rows]
+        some = any(each.log_inside is not None for each in rows)
+        states, observed, kept = (torch.cat(column) for column in zip(*(each[:3] for each in rows), strict=True))
+        whole = Encoded(states, observed, kept)
+        return Given(every[0].data, whole._replace(log_inside=torch.cat(inside) if some else None))
+
+    @property
+    def numbers(self) -> int:
+        """Rows are numbered up to this."""
+        return int(self.rows.kept[-1]) + 1
+
+    def block(self, start: int, size: int, whole: bool = False) -> "Given":
+        """The rows from number ``start`` on, at most ``size``; their data too if ``whole``, else only their name."""
+        stop, kept = start + size, self.rows.kept
+        if start == 0 and stop >= self.numbers:
+            return self if whole else self._replace(data=Named(self.data.where))
+        part = slice(*torch.searchsorted(kept, torch.tensor([start, stop])).tolist())
+        rows = Encoded(self.rows.states[part], self.rows.observed[part], kept[part] - start)
+        more: dict[str, Any] = {
+            name: None if (each := getattr(self.rows, name)) is None else each[part]
+            for name in ("log_inside", "unseen", "weights")
+        }
+        data = self.data.take(np.arange(start, min(stop, len(self.data)))) if whole else Named(self.data.where)
+        return Given(data, rows._replace(**more), first=self.first + start)
 
     @property
     def blank(self) -> Tensor:
@@ -43,7 +140,7 @@ class Given(NamedTuple):
 
     def row_name(self, row: int) -> str:
         """What a row of the states is called: its place in the data."""
-        return f"row {int(self.rows.kept[row])}"
+        return f"row {self.first + int(self.rows.kept[row])}"
 
     @contextmanager
     def named(self) -> Iterator[None]:
@@ -101,6 +198,33 @@ class Filled(NamedTuple):
     method: str | None
     """None where nothing was blank."""
     warnings: tuple[str, ...] = ()
+
+
+FEW = 3
+"""Warnings of one kind of work that are told; of more, how many."""
+
+
+def few_warnings(warnings: Iterable[str]) -> tuple[str, ...]:
+    """Warnings of several blocks of rows: each once, and the first few of many.
+
+    >>> few_warnings(["a", "b", "a", "c", "d", "e"])
+    ('a', 'b', 'c', 'and 2 more such warnings of other rows')
+    """
+    found = list(dict.fromkeys(warnings))
+    more = len(found) - FEW
+    rest = [f"and {more} more such warning{'s' if more > 1 else ''} of other rows"] if more > 0 else []
+    return (*found[:FEW], *rest)
+
+
+def filled_together(parts: Sequence[Filled]) -> Filled:
+    """How the blocks of a table were filled; the data are the first one's.
+
+    >>> filled_together([Filled(0, 2, "enumeration"), Filled(1, 0, None), Filled(2, 3, "enumeration, importance")])
+    Filled(data=0, cells=5, method='enumeration, importance', warnings=())
+    """
+    named = dict.fromkeys(name for part in parts if part.method for name in part.method.split(", "))
+    cells, warnings = sum(part.cells for part in parts), (each for part in parts for each in part.warnings)
+    return Filled(parts[0].data, cells, ", ".join(named) or None, few_warnings(warnings))
 
 
 class Conditionals(NamedTuple):
@@ -213,7 +337,7 @@ def probability_table(given: Given, cells: Cells | None, codec: Codec) -> Frame:
         empty = {"row": pl.Int64, "column": pl.String, "value": pl.String, "probability": pl.Float64}
         return Frame(pl.DataFrame(schema=empty), Form("csv"), "probabilities")
     wanted = given.blank.to(cells.row.device)[cells.row, cells.site]
-    at, sites = given.rows.kept[cells.row[wanted].cpu()].numpy(), cells.site[wanted].cpu().numpy()
+    at, sites = (given.first + given.rows.kept[cells.row[wanted].cpu()]).numpy(), cells.site[wanted].cpu().numpy()
     probs, sizes = cells.log_probs[wanted].exp().cpu().numpy(), np.array(codec.space.sizes)[sites]
     labels = [codec.labels(d) for d in range(len(codec.names))]
     columns = {
@@ -231,8 +355,9 @@ def without(codec: Codec, data: Any, target: Any) -> Frame:
     Raises:
         InputError: the codec has no such column.
     """
-    frame, site = codec.accept(data), codec.site_of(target, Option("target"))
+    frame: Frame = codec.accept(data)
+    site = codec.site_of(target, Option("target"))
     name = codec.names[site]
     place = name if name in frame.names or len(frame.names) != len(codec.names) else frame.names[site]
     kind = frame.table[place].dtype if place in frame.names else pl.String
-    return Frame(frame.table.with_columns(pl.lit(None, dtype=kind).alias(place)), frame.form, frame.where, frame.named)
+    return replace(frame, table=frame.table.with_columns(pl.lit(None, dtype=kind).alias(place)))

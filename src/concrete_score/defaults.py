@@ -2,6 +2,8 @@
 
 VALID_FRACTION = 0.1
 """The share of rows held out where no held-out rows are given."""
+MOST_HELD_OUT = 10_000
+"""Rows held out at most, where no share is asked for: more would tell little, and take as long as learning."""
 MAX_CATEGORIES = 256
 """The most values a column of categories may take."""
 MAX_CODES = 20
@@ -26,6 +28,8 @@ LR, IMAGE_LR = 2e-3, 1e-3
 """Adam's rate at the start, for tables and for images."""
 ROUNDS, LEAST_STEPS, MOST_STEPS = 40, 2_000, 10_000
 """How often each row is looked at, and the steps this may come to."""
+MOST_WORK = 5 * 10**11
+"""Rows that are looked at, times a network's units and the values of all columns: a few minutes of one processor."""
 TOP = 3
 """How many changes of a row are explained."""
 BOUND_ROWS = 500

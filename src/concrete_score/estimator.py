@@ -17,6 +17,7 @@ from concrete_score import runs
 from concrete_score.answers import without
 from concrete_score.codecs import TableCodec, TableOptions
 from concrete_score.data.frame import Frame, as_frame
+from concrete_score.data.streams import Stream, is_batches, stream_batches
 from concrete_score.defaults import FILLS, TOP, UNKNOWN, VALID_FRACTION
 from concrete_score.errors import InputError, Option, check_count
 from concrete_score.files import flat
@@ -148,7 +149,8 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         """Learn a model of the rows of ``X``.
 
         Args:
-            X: a table ``(N, D)`` of categories, numbers, dates, blanks.
+            X: a table ``(N, D)`` of categories, numbers, dates, blanks; or an iterable of tables of the same columns,
+                batches of one that need not fit into memory: its rows are encoded once into a temporary file.
             y: ignored.
             valid: held-out rows that choose the best step; a share of ``X`` where there are none.
 
@@ -157,8 +159,9 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         """
         seed = check_count(self.random_state, Option("seed"), 0)
         loggers = find_loggers(() if self.loggers is None else self.loggers)
-        frame = self._frame(X, rows=2, columns=2)
-        job = prepare(self._request(frame, None if valid is None else self._frame(valid, where="valid"), seed))
+        data = stream_batches(X, "X") if is_batches(X) else self._frame(X, rows=2, columns=2)
+        frame = data.head() if isinstance(data, Stream) else data
+        job = prepare(self._request(data, None if valid is None else self._frame(valid, where="valid"), seed))
         about = About(type(self).__name__, config=dict(flat(job.config)))
         with training_progress(job.plan.settings, quiet=not self.verbose) as show, logged(loggers, about) as log:
             fit = job.train(device=str(self.device), show=tell_all(show, log))
@@ -320,7 +323,7 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "fitted_")
 
-    def _request(self, frame: Frame, valid: Frame | None, seed: int) -> Request:
+    def _request(self, data: Frame | Stream, valid: Frame | None, seed: int) -> Request:
         options = {} if self.options is None else self.options
         if not isinstance(options, dict):
             came = type(options).__name__
@@ -329,7 +332,7 @@ class ConcreteScoreEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
             if getattr(self, name) is None:
                 raise InputError("a value", "None", Option(name), "leave it out for the default")
         return Request(
-            frame,
+            data,
             valid,
             valid_fraction=_plain(self.valid_fraction),
             unknown=self.unknown,

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from concrete_score.errors import InputError, Option, Text
 
@@ -49,7 +49,7 @@ def atomic(path: str | Path, *, force: bool = True) -> Iterator[Path]:
     refuse_existing(path, force)
     path.parent.mkdir(parents=True, exist_ok=True)
     # The real suffix stays last: image and table writers choose their format by it.
-    stem = path.stem.encode()[:_LONGEST].decode(errors="ignore")
+    stem = path.stem.encode(errors="surrogateescape")[:_LONGEST].decode(errors="ignore")
     draft = path.with_name(f".{stem}.{os.getpid()}.{threading.get_ident():x}.draft{path.suffix}")
     try:
         yield draft
@@ -67,6 +67,32 @@ def atomic(path: str | Path, *, force: bool = True) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
 
 
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """A temporary folder beside ``path`` that takes its place, its files synced to disk, if the block ends well.
+
+    Drafts that killed writers of the same folder left are removed: hold a lock on its parent.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in path.parent.glob(f".{path.name}.*.draft"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident():x}.draft")
+    try:
+        draft.mkdir()
+        yield draft
+        for written in draft.iterdir():
+            with written.open("rb") as file:
+                os.fsync(file.fileno())
+        os.replace(draft, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise _no_space(error, path, draft) from None
+        raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
 def is_draft(path: Path, stems: Sequence[str]) -> bool:
     """Whether a path has the name that `atomic` gives to what it writes in the place of a file with one of these stems.
 
@@ -79,7 +105,8 @@ def is_draft(path: Path, stems: Sequence[str]) -> bool:
 
 def _no_space(error: OSError, path: Path, draft: Path) -> OSError:
     """A full disk, with the path and how much of the file had been written; as it came, but for its text."""
-    written = draft.stat().st_size if draft.exists() else 0
+    parts = draft.iterdir() if draft.is_dir() else [draft]
+    written = sum(part.stat().st_size for part in parts if part.exists())
     try:
         free = f"{shutil.disk_usage(path.parent).free:,} bytes are free there"
     except OSError:
@@ -95,16 +122,29 @@ def _into_stream(path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / f"draft{path.suffix}"
         yield draft
-        with path.open("wb") as stream, draft.open("rb") as written:
+        with named(path), path.open("wb") as stream, draft.open("rb") as written:
             shutil.copyfileobj(written, stream)
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def named(path: Path) -> Iterator[None]:
+    """What the system says about a file that is open, with its path; of a full disk also how much is free."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        if error.errno in _FULL:
+            raise _no_space(error, path, path) from None
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+@contextmanager
+def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
     """Within it, no other process writes into a folder; the lock of a process that died is free.
 
     Raises:
-        InputError: another process holds the lock.
+        InputError: another process holds the lock, and it is not to be waited for.
     """
     try:
         import fcntl
@@ -116,7 +156,7 @@ def locked(folder: Path) -> Iterator[None]:
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(folder / LOCK, flags, 0o666), "rb") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             fix = ["wait until it has ended", ("choose another ", Option("out"))]
             came = "one that another process is writing"
@@ -159,19 +199,34 @@ def read_bytes(path: Path) -> bytes:
     """A file's content; that of a ``.gz`` file uncompressed.
 
     Raises:
-        InputError: the compressed file is damaged or cut short.
+        InputError: the compressed file is damaged or cut short, or there is more than memory is meant for.
     """
-    if path.suffix.lower() != ".gz":
-        return path.read_bytes()
+    with named(path), path.open("rb") as file:
+        packed: IO[bytes] = file
+        if path.is_file():
+            refuse_large(os.fstat(file.fileno()).st_size, str(path))
+        else:  # a pipe or a device, which may have no end
+            packed = io.BytesIO(read_bounded(file, str(path)))
+        if path.suffix.lower() != ".gz":
+            return packed.read()
+        try:
+            with gzip.open(packed) as unpacked:
+                return read_bounded(unpacked, str(path), " unpacked")
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise InputError("a whole gzip file", short(error), where=str(path), fix="copy the file again") from None
+
+
+def read_bounded(file: io.BufferedIOBase | IO[bytes], where: str, how: str = "") -> bytes:
+    """What can be read from a file that does not say how much that is.
+
+    Raises:
+        InputError: it is too much.
+    """
     content, most = io.BytesIO(), memory_limit() // 4  # reading a text takes about four times its size
-    try:
-        with gzip.open(io.BytesIO(path.read_bytes())) as file:
-            while part := file.read(_PART):
-                content.write(part)
-                if content.tell() > most:
-                    raise _too_large(f"more than {most / _GIB:.3g} GiB unpacked, and its cells", 8 * most, str(path))
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError("a whole gzip file", short(error), where=str(path), fix="copy the file again") from None
+    while part := file.read(_PART):
+        content.write(part)
+        if content.tell() > most:
+            raise _too_large(f"more than {most / _GIB:.3g} GiB{how}, and its cells", 8 * most, where)
     return content.getvalue()
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from concrete_score.defaults import TOP
 from concrete_score.errors import InputError, Option, check_count
-from concrete_score.likelihood import Budget, LogLikelihood, exact, exact_sampler, sandwich
+from concrete_score.likelihood import Budget, LogLikelihood, exact_sampler, sandwich
 from concrete_score.likelihood.exact import check_rows, row_log_densities
 from concrete_score.likelihood.observed import ObservedLogDensities, observed_log_densities
 from concrete_score.likelihood.ratios import COMPLETED, Changes, observed_log_ratios, per_cell, top_changes
@@ -59,6 +59,10 @@ class Drawn:
     """Empty if nothing was found."""
     probability: Probability | None = None
     """Of the condition; None where there is none, or where it is not known."""
+
+
+Drawing = Callable[[int, torch.Generator, Progress | None], Iterator[Drawn]]
+"""Draws so many rows by a generator, in parts, and says how many are done."""
 
 
 def by_number(site: int, value: int) -> str:
@@ -144,7 +148,6 @@ class Fitted:
         states = torch.cat([part.states for part in parts]) if len(parts) > 1 else parts[0].states
         return replace(parts[0], states=states)
 
-    @torch.no_grad()
     def sample_parts(
         self,
         n: int,
@@ -167,27 +170,53 @@ class Fitted:
         >>> [len(part.states) for part in fitted.sample_parts(100_000, torch.Generator())]
         [65536, 34464]
         """
+        draw = self.drawing(n, given, sampler, passes=passes, watch=watch, condition=condition)
+        return draw(n, generator, progress)
+
+    def drawing(
+        self,
+        n: int,
+        given: Known | None = None,
+        sampler: str | None = None,
+        *,
+        passes: int | None = None,
+        watch: Watch | None = None,
+        condition: str = "",
+    ) -> "Drawing":
+        """What draws rows as `sample_parts` does, some of all ``n`` at each call.
+
+        What it needs is looked up or listed once. Each call has a generator of its own, so that the draws of a call do
+        not depend on the calls before it.
+        """
         check_count(n, "n")
         self._refuse_without_levels(passes=passes, watch=watch)
         if given and self.views.levels is None:
-            with self._condition(given, condition):
-                source = self._source(given, n, sampler)
-                for batch in source.batches(n, generator, progress):
-                    yield Drawn(batch.states, source.name, batch.warnings, batch.probability)
-            return
+            return self._drawing_by_source(given, n, sampler, condition)
         own = exact_sampler(self.model) if sampler in (None, "ancestral") and not given else None
         if own is not None:
-            for start in range(0, n, DRAWN):
-                states = own.sample(min(DRAWN, n - start), generator)
-                if progress is not None:
-                    progress(start + len(states), n)
-                yield Drawn(states, "ancestral")
-            return
+            return partial(_own_draws, own)
         x, observed = self._fixed(given or {})
         subject = "this condition" if given else "the model"
         conditioner = self._conditioner(sampler, lambda row: subject, passes, watch, given=bool(given))
-        done = conditioner.draw(x, observed, n, generator, progress)
-        yield Drawn(done.states[:, 0], done.method, done.warnings)
+
+        @torch.no_grad()
+        def draw(count: int, generator: torch.Generator, progress: Progress | None = None) -> Iterator[Drawn]:
+            done = conditioner.draw(x, observed, count, generator, progress)
+            yield Drawn(done.states[:, 0], done.method, done.warnings)
+
+        return draw
+
+    def _drawing_by_source(self, given: Known, n: int, sampler: str | None, condition: str) -> "Drawing":
+        with self._condition(given, condition):
+            found = self._source(given, n, sampler)
+
+        @torch.no_grad()
+        def draw(count: int, generator: torch.Generator, progress: Progress | None = None) -> Iterator[Drawn]:
+            with self._condition(given, condition):
+                for batch in found.batches(count, generator, progress):
+                    yield Drawn(batch.states, found.name, batch.warnings, batch.probability)
+
+        return draw
 
     @torch.no_grad()
     def probability(self, given: Known, generator: torch.Generator, condition: str = "") -> Probability | None:
@@ -221,23 +250,19 @@ class Fitted:
 
         See docs/mathematics.md, "Likelihood bounds" and "Blanks".
         """
-        if _has_blanks(observed) and not isinstance(self.model, Masked):
-            some = self._observed(states, observed, generator, row_name)
-            return some.mean(self.space.num_sites, self.views.warnings)
+        each = self.row_log_densities(states, row_name, observed=observed, generator=generator)
+        if each is not None:
+            return each.mean(self.space.num_sites, self.views.warnings)
         rows = check_rows(self.space, states)
         if self.views.levels is not None:
             draws = 2 * min(max(PASSES // (2 * len(rows)), 4), 32)
             seen = observed if _has_blanks(observed) else None
             return variational(self.views.levels, rows, generator, draws, progress, seen)
-        known = self.views.normalized
-        if known is not None:
-            found = exact(known, rows, row_name=row_name)
-            summed = replace(found, method="enumeration", warnings=(*found.warnings, *self.views.warnings))
-            return found if known is self.model else summed
         if reason := self.views.why_no_density():
             return LogLikelihood(rows=len(rows), sites=self.space.num_sites, method="none", warnings=(reason,))
-        budget = budget or (Budget() if self.views.score is None else Budget(**PATHS))
-        return sandwich(self.views.density, rows, generator, budget, progress=progress, row_name=row_name)
+        return sandwich(
+            self.views.density, rows, generator, budget or self.budget, progress=progress, row_name=row_name
+        )
 
     @torch.no_grad()
     def row_log_likelihoods(
@@ -252,11 +277,40 @@ class Fitted:
 
         Of rows with blanks, ``log q(observed cells)``: exact where completions are few, else a bound by weighted draws.
         """
+        found = self.row_log_densities(states, row_name, observed=observed, generator=generator)
+        return None if found is None else found.values
+
+    @property
+    def only_bounds(self) -> bool:
+        """Whether the log-likelihood of complete rows can neither be computed nor be bounded row by row."""
+        return self.views.levels is None and self.views.normalized is None
+
+    @property
+    def budget(self) -> Budget:
+        """How much work bounds may take by default."""
+        return Budget() if self.views.score is None else Budget(**PATHS)
+
+    @torch.no_grad()
+    def row_log_densities(
+        self,
+        states: Any,
+        row_name: RowName = row_by_number,
+        *,
+        observed: Any = None,
+        generator: torch.Generator | None = None,
+    ) -> ObservedLogDensities | None:
+        """`row_log_likelihoods` with their errors, and how they were found."""
         if _has_blanks(observed):
-            return self._observed(states, observed, self._random(generator), row_name).values
+            if isinstance(self.model, Masked):
+                return None
+            return self._observed(states, observed, self._random(generator), row_name)
         rows = check_rows(self.space, states)
         known = None if self.views.levels is not None else self.views.normalized
-        return None if known is None else row_log_densities(known, rows, row_name=row_name)
+        if known is None:
+            return None
+        values = row_log_densities(known, rows, row_name=row_name)
+        method = "exact" if known is self.model else "enumeration"
+        return ObservedLogDensities(values, torch.zeros_like(values), method)
 
     @torch.no_grad()
     def log_ratios(
@@ -445,6 +499,16 @@ class Fitted:
                 where=Option("given"),
                 fix="ask for something that can happen",
             ) from None
+
+
+@torch.no_grad()
+def _own_draws(model: Any, n: int, generator: torch.Generator, progress: Progress | None = None) -> Iterator[Drawn]:
+    """Draws that a model makes itself."""
+    for start in range(0, n, DRAWN):
+        states = model.sample(min(DRAWN, n - start), generator)
+        if progress is not None:
+            progress(start + len(states), n)
+        yield Drawn(states, "ancestral")
 
 
 def _has_blanks(observed: Any) -> bool:

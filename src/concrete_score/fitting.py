@@ -7,28 +7,33 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from concrete_score import registry, runs, training
+from concrete_score import caches, registry, runs, training
 from concrete_score.codecs import Codec, TableCodec, codec_of
 from concrete_score.codecs.base import is_data
 from concrete_score.data import load
-from concrete_score.data.catalog import brings_held_out
+from concrete_score.data.catalog import brings_held_out, is_path
+from concrete_score.data.census import take_census
 from concrete_score.data.formats import READING, Say
-from concrete_score.defaults import UNKNOWN, VALID_FRACTION
+from concrete_score.data.streams import Stream, find_stream, is_batches, stream_batches
+from concrete_score.defaults import MOST_HELD_OUT, UNKNOWN, VALID_FRACTION
 from concrete_score.errors import InputError, Option, Part
 from concrete_score.files import canonical_json
+from concrete_score.progress import Lines
 from concrete_score.protocols import Objective
-from concrete_score.randomness import generator
 from concrete_score.runs import Run
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
+from concrete_score.training import processes
 from concrete_score.training.choice import Choice, fit_to_rows
 from concrete_score.training.events import Event, Finished, History
 from concrete_score.training.examples import Examples
+from concrete_score.training.holding import Rows, divide
+from concrete_score.training.loop import try_compiled
 from concrete_score.training.patterns import BlankPatterns
 from concrete_score.training.recipe import Built, Recipe, TrainingSettings, sort_settings
 from concrete_score.training.sizes import refuse_too_large
@@ -39,7 +44,6 @@ SETTINGS = ("steps", "minutes", "batch_size", "lr")
 """The settings of a training that have an option of their own."""
 _OBJECTS: Mapping[str, Any] = {"model": nn.Module, "objective": Objective}
 """Pieces that Python may also give as objects."""
-Rows = TypeVar("Rows", Tensor, Examples)
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Request:
     """What a user asks for; what is None or left out is chosen.
 
     Args:
-        data: a path, a name of a data set, or a Python object.
+        data: a path, several, a folder, a name of a data set, or a Python object; an iterable of batches is one table.
         valid: held-out data, likewise.
         valid_fraction: the share held out where there is no ``valid``.
         unknown: what to do with values of ``valid`` never seen in training.
@@ -56,6 +60,8 @@ class Request:
         pieces: ``model, objective, edges, neighborhood`` by name; model and objective also as objects.
         training: ``steps, minutes, batch_size, lr, seed``.
         settings: any other setting by name, such as ``model.hidden``.
+        stream: whether a table stays on the disk, its rows encoded there; by default where it is too large for memory.
+        cache: the folder of the encoded rows; a temporary one by default.
     """
 
     data: Any
@@ -67,6 +73,8 @@ class Request:
     pieces: Mapping[str, Any] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    stream: bool | None = None
+    cache: Path | None = None
 
     @property
     def codec_options(self) -> dict[str, Any]:
@@ -162,7 +170,8 @@ class Job:
         if self.run is None:
             codec, seed = self.codec.to_json(), self.plan.settings.seed
             config = {**self.config, **({"valid_log_inside": self.valid_inside} if self.valid_inside else {})}
-            self.run = runs.create(out, config=config, codec=codec, data=self.facts, seed=seed, force=force)
+            known: dict[str, Any] = {"config": config, "codec": codec, "data": self.facts, "seed": seed}
+            self.run = runs.create(out, **known, force=force, launch=processes.job())
         return self.run
 
     def train(
@@ -193,18 +202,24 @@ class Job:
         return Fit(self.built.model.to("cpu").requires_grad_(False), ended, history.lines)
 
 
-def prepare(request: Request, stored: Run | None = None, say: Say = lambda message: None) -> Job:
+def prepare(
+    request: Request,
+    stored: Run | None = None,
+    say: Say = lambda message: None,
+    device: str | torch.device = "cpu",
+) -> Job:
     """Read, encode and choose: all that can be wrong with a request is found here, before anything is written.
 
     Args:
         request: what to learn, and how.
         stored: a run to resume; the request may repeat its configuration, not change it.
         say: receives what was noticed and chosen, line by line.
+        device: where it will be trained, for trials.
 
     Raises:
         InputError: data or options that cannot be used, or that differ from those of the run.
     """
-    return _begun(request, say) if stored is None else _resumed(request, stored, say)
+    return _begun(request, say, device) if stored is None else _resumed(request, stored, say)
 
 
 def load_data(
@@ -213,26 +228,46 @@ def load_data(
     data_dir: str | None = None,
     say: Say = lambda message: None,
     reading: Mapping[str, Any] | None = None,
+    stream: bool | None = False,
 ) -> Any:
-    """A data object from a path, a name or a Python object; ``reading`` may say how a file is to be read."""
+    """A data object from a path, several, a name or a Python object.
+
+    Args:
+        data: what it is read from.
+        split: which part of a named set.
+        data_dir: a folder of named sets, looked into first.
+        say: receives what was noticed.
+        reading: how a file is to be read.
+        stream: whether a table is to stay on the disk, as a `Stream`; None for those too large for memory.
+    """
+    options = {name: (reading or {}).get(name) for name in READING}
+    several = isinstance(data, list | tuple) and bool(data) and all(isinstance(each, str | Path) for each in data)
+    if several and len(data) == 1:
+        (data,) = data
+        several = False
+    path = isinstance(data, str | Path) and is_path(data)
+    if several or (path and (stream is not False or Path(data).is_dir())):
+        found = find_stream(data if several else [data], options, say, stream)
+        if found is not None:
+            return found
     if isinstance(data, str | Path):
-        options = {name: (reading or {}).get(name) for name in READING}
         return load(data, split, data_dir=data_dir, options=options, say=say)
     if is_data(data):
         return data
+    if stream is not False and is_batches(data):
+        return stream_batches(data)
     return codec_of("image" if getattr(data, "ndim", 2) > 2 else "table").accept(data)
 
 
 def hold_out(states: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:
-    """Training rows and held-out rows, divided at random; at least one row is left to learn from.
+    """Training rows and held-out rows, divided at random (`holding.divide`); at least one row is left to learn from.
 
     >>> train, valid = hold_out(torch.arange(20).reshape(10, 2), 0.2, seed=0)
     >>> len(train), len(valid)
     (8, 2)
     """
-    count = min(round(len(states) * _fraction(fraction, VALID_FRACTION)), len(states) - 1)
-    order = torch.randperm(len(states), generator=generator(seed, "split"))
-    return states[order[count:]], states[order[:count]]
+    sites = states.states.shape[1] if isinstance(states, Examples) else states.shape[1]
+    return divide(len(states), sites, _fraction(fraction, VALID_FRACTION), seed).apply(states)
 
 
 def states_digest(states: Tensor | Examples) -> str:
@@ -270,19 +305,24 @@ def load_splits(name: str, data_dir: str | Path | None = None) -> Splits:
     return Splits(codec, *(codec.encode(frame).states for frame in frames))
 
 
-def _begun(request: Request, say: Say) -> Job:
+def _begun(request: Request, say: Say, device: str | torch.device) -> Job:
     """The job of a new run."""
     recipe, settings, objects = _asked_for(request)
     fraction = _fraction(request.valid_fraction, VALID_FRACTION)
     TrainingSettings.of(settings)  # an unusable value is refused before the data are read
-    data = load_data(request.data, "train", request.data_dir, say, request.reading)
-    codec = codec_of(data.kind).infer(data, request.codec_options)
+    data = load_data(request.data, "train", request.data_dir, say, request.reading, request.stream)
+    looked_at = _looked_at(data, say)
+    codec = codec_of(data.kind).infer(looked_at, request.codec_options)
     missing = str(request.reading.get("missing") or codec.missing)
-    states, valid, facts = _encoded(request, codec, data, missing, say)
     plan = Plan(codec.choose(recipe, settings), objects)
     refuse_too_large(plan.recipe, plan.settings, codec.space)
-    rows, valid = (states, valid) if valid is not None else hold_out(states, fraction, plan.settings.seed)
+    if request.valid_fraction is None:
+        census = getattr(looked_at, "census", None)
+        fraction = min(fraction, MOST_HELD_OUT / (len(looked_at) if census is None else census.rows))
+    rows, valid, facts = _encoded(request, codec, data, missing, fraction, plan.settings.seed, say)
     plan = plan.fit_to_rows(rows, codec.space, valid, say)
+    if plan.settings.compile == "auto":
+        plan = _tried(plan, rows, codec.space, device)
     plain = {"recipe": plan.recipe.to_json(), "training": plan.settings.to_json()}
     config = {"valid_fraction": fraction, "missing": missing, **plain}
     job = Job(codec, rows, valid, plan, config, facts)
@@ -291,37 +331,99 @@ def _begun(request: Request, say: Say) -> Job:
     return job
 
 
+def _tried(plan: Plan, rows: Examples, space: Space, device: str | torch.device) -> Plan:
+    """The plan with or without ``torch.compile``, by a trial on the first steps; a run keeps which."""
+    settings = plan.settings
+    trial = try_compiled(*plan.build(space), rows, settings, device)
+    why = "compile no: so few steps cannot pay for it, or nothing compiles here"
+    pays = trial is not None and trial.pays(settings.steps)
+    if trial is not None:
+        why = trial.explain(settings.steps)
+    training = {**plan.choice.training, "compile": "yes" if pays else "no"}
+    return replace(plan, choice=plan.choice._replace(training=training, why=(*plan.choice.why, why)))
+
+
 def _resumed(request: Request, stored: Run, say: Say) -> Job:
     """The job of a run that goes on: its own codec and configuration, and the data that it was begun with."""
     recipe, settings, _ = _asked_for(request)
     stored.check()
     config, plan = _continued(stored, recipe, settings, _fraction(request.valid_fraction))
-    data = load_data(request.data, "train", request.data_dir, say, request.reading)
-    codec = _same_codec(stored, data, request)
+    data = load_data(request.data, "train", request.data_dir, say, request.reading, request.stream)
+    codec = _same_codec(stored, data, request, say)
     refuse_too_large(plan.recipe, plan.settings, codec.space)
-    states, valid, facts = _encoded(request, codec, data, config["missing"], say)
-    _refuse_other_data(stored, facts, str(request.data))
-    parts = (states, valid) if valid is not None else hold_out(states, config["valid_fraction"], plan.settings.seed)
-    job = Job(codec, *parts, plan, config, facts, stored)
+    fraction, seed = config["valid_fraction"], plan.settings.seed
+    rows, valid, facts = _encoded(request, codec, data, config["missing"], fraction, seed, say)
+    _refuse_other_data(stored, facts, data.where if isinstance(data, Stream) else str(request.data))
+    job = Job(codec, rows, valid, plan, config, facts, stored)
     with runs.untrusted(stored):
         job.check()
     return job
 
 
 def _encoded(
-    request: Request, codec: Codec, data: Any, missing: str, say: Say
+    request: Request, codec: Codec, data: Any, missing: str, fraction: float, seed: int, say: Say
 ) -> tuple[Examples, Examples | None, dict[str, Any]]:
-    """The data as states, the held-out states if any were given, and what a run keeps to know both again."""
+    """Rows to learn from, held-out rows, and what a run keeps to know both again."""
     # Where blank is a category, those of columns that had none in training are refused.
     reading = {"missing": "refuse" if missing == "category" else missing, "unknown": request.unknown}
-    states = _encode(codec, data, reading, say)
+    valid = _held_out(request, codec, reading, say)
+    if isinstance(data, Stream):
+        divided = None if valid is not None else (fraction, seed)
+        rows, held, facts = _cached(request, codec, data, reading, divided, say)
+    else:
+        states = _encode(codec, data, reading, say)
+        facts = _facts(codec, states)
+        rows, held = (states, None) if valid is not None else hold_out(states, fraction, seed)
+    if valid is not None:
+        facts["valid"] = {"rows": len(valid), "sha256": states_digest(valid)}
+    return rows, held if valid is None else valid, facts
+
+
+def _facts(codec: Codec, states: Examples) -> dict[str, Any]:
+    """What a run keeps to know its rows again."""
     facts: dict[str, Any] = {"rows": len(states), "sha256": states_digest(states), "valid": None}
     if states.observed is not None:
         facts["blanks"] = BlankPatterns.learn(states.states, states.observed, codec.space, states.weights).to_json()
-    valid = _held_out(request, codec, reading, say)
-    if valid is not None:
-        facts["valid"] = {"rows": len(valid), "sha256": states_digest(valid)}
-    return states, valid, facts
+    return facts
+
+
+def _looked_at(data: Any, say: Say) -> Any:
+    """What a codec is inferred from: the data, or of a stream what one pass over it tells."""
+    if not isinstance(data, Stream):
+        return data
+    return take_census(data, _told("looking at the columns", data, say))
+
+
+def _told(work: str, data: Stream, say: Say) -> Callable[[int, int, str], None]:
+    """Says now and then how far a pass over a stream is, in rows and bytes."""
+    lines = Lines(work, say)
+    return lambda done, total, text: lines(done, total, f"{data.where}: {work}, {text}")
+
+
+def _cached(
+    request: Request,
+    codec: Codec,
+    data: Stream,
+    reading: Mapping[str, str],
+    divided: tuple[float, int] | None,
+    say: Say,
+) -> caches.Cached:
+    """The rows of a stream, encoded on the disk, without those held out."""
+    folder = request.cache or caches.temporary_folder()
+    recipe = caches.Recipe(
+        codec,
+        lambda: data.parts(_told("encoding", data, say)),
+        reading,
+        [data.identity, divided],
+        None if divided is None else lambda rows: divide(rows, codec.space.num_sites, *divided),
+        lambda states: _facts(codec, states),
+        say,
+    )
+    found = caches.open_or_make(folder, recipe)
+    size = found.rows.states.nbytes
+    say(f"{data.where}: {found.facts['rows']:,} {codec.noun} are encoded in {folder}, {size / 1e6:,.0f} MB")
+    _say_blanks(found.rows, data.where, say)
+    return found
 
 
 def _refuse_other_data(run: Run, facts: Mapping[str, Any], data: str) -> None:
@@ -365,6 +467,7 @@ def _continued(
 ) -> tuple[dict[str, Any], Plan]:
     """The configuration of a run that goes on; what is given again must be what it was begun with."""
     before = stored.config
+    settings = {name: value for name, value in settings.items() if (name, value) != ("compile", "auto")}  # was settled
     for name in ("model_options", "objective_options", "noise_options"):
         recipe[name] = {**before["recipe"][name], **recipe.get(name, {})}
     now = Recipe.from_json({**before["recipe"], **recipe}).resolved()
@@ -385,12 +488,12 @@ def _continued(
     return {"missing": "refuse", **config}, Plan(choice)
 
 
-def _same_codec(stored: Run, data: Any, request: Request) -> Codec:
+def _same_codec(stored: Run, data: Any, request: Request, say: Say) -> Codec:
     """The run's codec; reading options may be repeated, not changed."""
     codec = stored.codec
-    codec.accept(data)
+    codec.accept(data.head() if isinstance(data, Stream) else data)
     given = {name: value for name, value in request.codec_options.items() if value is not None}
-    if given and not codec.same_reading(codec_of(data.kind).infer(data, given)):
+    if given and not codec.same_reading(codec_of(data.kind).infer(_looked_at(data, say), given)):
         fix: tuple[Part, ...] = ("leave out ", *(Option(name) for name in given))
         raise InputError("the data read as when this run began", "other options", Option("resume"), fix)
     return codec
@@ -416,12 +519,15 @@ def _encode(codec: Codec, data: Any, reading: Mapping[str, str], say: Say) -> Ex
         if count:
             say(f"{data.where}: {count:,} {codec.noun} with {what}")
     examples = Examples.of(found.states, found.observed, found.weights, found.log_inside)
+    _say_blanks(examples, data.where, say)
+    return examples
+
+
+def _say_blanks(examples: Examples, where: str, say: Say) -> None:
     if blank := examples.blank_cells:
         share = blank / examples.states.numel()
         meaning = "they count as not observed, and are taken to be missing at random"
-        told = f"{data.where}: {blank:,} cells ({share:.1%}) are blank: {meaning}; or use "
-        say((told, Option("missing", "category")))
-    return examples
+        say((f"{where}: {blank:,} cells ({share:.1%}) are blank: {meaning}; or use ", Option("missing", "category")))
 
 
 def _fraction(value: Any, default: float | None = None) -> Any:

@@ -4,7 +4,8 @@ What `concrete_score.load` gives for a run directory of any kind of data; the co
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -16,26 +17,33 @@ import torch
 from torch import Tensor
 
 from concrete_score import registry, runs
-from concrete_score.answers import (
-    Conditionals,
-    Explanation,
-    Filled,
-    Given,
-    by_site,
-    by_value,
-    probability_table,
-    without,
+from concrete_score.answers import Conditionals, Counted, Explanation, Filled, Given, by_value, filled_together, without
+from concrete_score.blocks import (
+    Evaluation,
+    FilledBlock,
+    Filler,
+    Reading,
+    Sampled,
+    Sampling,
+    Scored,
+    Scoring,
+    Telling,
+    blocks_of,
+    joined_copies,
 )
 from concrete_score.codecs import Codec
 from concrete_score.codecs.conditions import Condition
+from concrete_score.data.evenly import RowSample
 from concrete_score.data.formats import Say
 from concrete_score.data.frame import DRAW, Form, Frame
 from concrete_score.data.natives import keep_objects, known_columns, library_of, put_back
+from concrete_score.data.streams import Stream
 from concrete_score.defaults import FILLS, MISSING, TOP, UNKNOWN
 from concrete_score.errors import Command, InputError, Option, check_count, nearest
 from concrete_score.files import refuse_large
 from concrete_score.fitted import Drawn, Fitted, Progress
 from concrete_score.fitting import load_data
+from concrete_score.jobs import check_jobs, in_order
 from concrete_score.likelihood import Budget, LogLikelihood
 from concrete_score.likelihood.exact import mean_and_stderr
 from concrete_score.likelihood.ratios import Changes
@@ -46,6 +54,7 @@ from concrete_score.samplers.evidence import Probability
 from concrete_score.samplers.from_noise import Watch
 from concrete_score.samplers.weighted import TOLD
 from concrete_score.training.patterns import BlankPatterns
+from concrete_score.training.processes import usable
 
 LeaveBlanks = Callable[[Frame, Tensor], Frame]
 """From a table and its states to the table with some cells blank."""
@@ -89,12 +98,14 @@ class Model:
         """The model of a run directory, every name in it looked up in the registry.
 
         Raises:
-            InputError: no run, a damaged one, one without a model yet, or one that this version cannot build.
+            InputError: no run, a damaged one, one without a model yet, one that this version cannot build, or a device
+                that PyTorch cannot use.
         """
+        place = usable(device)
         run = path if isinstance(path, Run) else runs.open(path)
         with runs.untrusted(run):
             codec = run.codec
-            model = run.model().to(device)
+            model = run.model().to(place)
             return cls.of(model, codec, run, run.settings.seed if seed is None else seed, run.info["data"])
 
     @property
@@ -135,21 +146,8 @@ class Model:
         found = self.codec.accept(found)
         missing = missing or (MISSING[0] if filling else self.codec.missing)
         rows = self.codec.encode(found, missing=missing, unknown=unknown)
-        notes = []
-        if rows.unknown:
-            left = "left as they are" if filling else "skipped"
-            notes.append(f"{rows.unknown} {self.codec.noun} with values never seen in training {left}")
-        if not filling and not rows.observed.all():
-            count = int((~rows.observed.all(1)).sum())
-            notes.append(f"{count} {self.codec.noun} with blanks, which count as not observed")
-        if rows.blank:
-            notes.append(f"{rows.blank} {self.codec.noun} with blanks dropped")
-        if rows.unseen is not None and rows.unseen.any():
-            notes.append(
-                f"{int(rows.unseen.sum())} cells hold values never seen in training; each has the probability"
-                " reserved for such values"
-            )
-        return Given(found, rows, tuple(notes), tuple(self.codec.warnings(found, rows)))
+        notes = Counted.of(rows).notes(self.codec.noun, filling)
+        return Given(found, rows, notes, tuple(self.codec.warnings(found, rows)), getattr(found, "first", 0))
 
     def sample(
         self,
@@ -159,6 +157,7 @@ class Model:
         sampler: str | None = None,
         random_state: int | None = None,
         blanks: bool = False,
+        jobs: int = 1,
     ) -> Any:
         """``n`` rows drawn from the model, in the kind of the training data.
 
@@ -169,15 +168,54 @@ class Model:
             sampler: a name of ``csm list kernels``; by default what is exact, if anything is.
             random_state: the model's own by default, so that two calls give the same rows.
             blanks: whether some cells are left blank, as those of the training rows were; none, if none of those was.
+            jobs: how many processes share the work, one thread each; the rows are the same.
 
         Raises:
             InputError: no such column or value, or an impossible condition.
         """
-        leave_blanks = self.blanker(random_state) if blanks else None
-        parts = list(self.sample_parts(n, given, sampler=sampler, random_state=random_state))
+        how: dict[str, Any] = {"sampler": sampler, "random_state": random_state, "blanks": blanks, "jobs": jobs}
+        parts = list(self.samples(n, given, **how))
         _warn(parts[0].warnings)
-        states = torch.cat([part.states for part in parts])
-        return next(self.decoded([states], given, random_state, leave_blanks)).native()
+        return type(parts[0].data).join(part.data for part in parts).native()
+
+    def samples(
+        self,
+        n: int,
+        given: Any = None,
+        *,
+        sampler: str | None = None,
+        random_state: int | None = None,
+        blanks: bool = False,
+        passes: int | None = None,
+        watch: Watch | None = None,
+        progress: Progress | None = None,
+        jobs: int = 1,
+    ) -> Generator[Sampled, None, None]:
+        """The rows of `sample` as data, some at a time, so that memory does not grow with ``n``.
+
+        Args:
+            n, given, sampler, random_state, blanks, jobs: as for `sample`.
+            passes: of a model with noise levels, about how many network passes each draw may take.
+            watch: of such a model, shown the first chains after every level.
+            progress: receives how much is done.
+        """
+        work = self._sampling(n, given, sampler, random_state, passes, blanks, watch)
+        alone = jobs == 1 or watch is not None
+        if alone:
+            work = replace(work, progress=progress)
+        for done, found in enumerate(in_order(work, range(len(work)), 1 if alone else check_jobs(jobs)), start=1):
+            if progress is not None:
+                progress(min(done * work.size, n), n)
+            yield found
+
+    def _sampling(self, n: int, given: Any, sampler: str | None, *how: Any) -> Sampling:
+        check_count(n, "n")
+        check_sampler(sampler)
+        return Sampling(self.alone(), n, given, sampler, *how)
+
+    def alone(self) -> "Model":
+        """The model without its run, as other processes get it."""
+        return replace(self, run=None)
 
     def decoded(
         self,
@@ -187,18 +225,18 @@ class Model:
         leave_blanks: LeaveBlanks | None = None,
     ) -> Iterator[Any]:
         """The states of `sample_parts` as data: what they leave open is drawn so that the conditions are met."""
-        conditions, random, first = self.codec.conditions(given), self.generator("decode", random_state), 0
-        for states in parts:
-            data = self.codec.decode(states, random, conditions, first)
+        conditions, first = self.codec.conditions(given), 0
+        for number, states in enumerate(parts):
+            data = self.codec.decode(states, self.generator("decode", random_state, number), conditions, first)
             yield data if leave_blanks is None else leave_blanks(data, states)
             first += len(states)
 
-    def blanker(self, random_state: int | None = None) -> LeaveBlanks | None:
+    def blanker(self, random_state: int | None = None, block: int = 0) -> LeaveBlanks | None:
         """What leaves cells of sampled tables blank, in the training rows' patterns and in rows such as theirs.
 
         None where nothing was blank in training.
         """
-        patterns, random = self.patterns, self.generator("blank patterns", random_state)
+        patterns, random = self.patterns, self.generator("blank patterns", random_state, block)
         if patterns is None:
             return None
         return partial(patterns.leave, space=self.codec.space, names=self.codec.names, generator=random)
@@ -212,7 +250,7 @@ class Model:
         """
         conditions = self.codec.conditions(given)
         random = self.generator("probability", random_state)
-        return self.fitted.probability(self.codec.evidence(conditions), random, self._told(conditions))
+        return self.fitted.probability(self.codec.evidence(conditions), random, self.told(conditions))
 
     def sample_parts(
         self,
@@ -226,18 +264,8 @@ class Model:
         watch: Watch | None = None,
     ) -> Iterator[Drawn]:
         """The states of `sample` in parts, so that memory does not grow with ``n``; `decoded` makes data of them."""
-        check_sampler(sampler)
-        conditions = self.codec.conditions(given)
-        return self.fitted.sample_parts(
-            n,
-            self.generator("sample", random_state),
-            self.codec.evidence(conditions),
-            sampler,
-            progress,
-            passes=passes,
-            watch=watch,
-            condition=self._told(conditions),
-        )
+        work = self._sampling(n, given, sampler, random_state, passes, False, watch, progress)
+        return map(work.states, range(len(work)))
 
     def evaluate(
         self,
@@ -246,30 +274,110 @@ class Model:
         random_state: int | None = None,
         budget: Budget | None = None,
         progress: Progress | None = None,
+        jobs: int = 1,
     ) -> LogLikelihood:
-        """The mean log-likelihood with its standard error, exact or between bounds, and how it was found."""
-        given = self.read(data)
-        random = self.generator("evaluate", random_state)
-        with given.named():
-            states, observed = self._cells(given)
-            found = self.fitted.evaluate(states, random, budget, progress, given.row_name, observed=observed)
-            found = self._with_inside(found, given)
+        """The mean log-likelihood with its standard error, exact or between bounds, and how it was found.
+
+        Args:
+            data: what `read` takes, or a table in parts (`data.streams.Stream`).
+            random_state: the model's own by default.
+            budget: of bounds, how much work they may take.
+            progress: receives how much is done.
+            jobs: how many processes share the rows, one thread each; the numbers are the same.
+        """
+        given, all_rows = data if isinstance(data, Stream) else self.read(data), Evaluation()
+        deque(all_rows.over(self.scored(given, random_state=random_state, jobs=jobs, progress=progress)), 0)
+        found = all_rows.found
+        if found is None:
+            found = self.bounds(given, random_state=random_state, budget=budget, progress=progress)
         if not isinstance(data, Given):
             _warn(found.warnings)
         return found
 
-    def score_samples(self, data: Any) -> npt.NDArray[np.float64]:
+    def scored(
+        self,
+        data: Given | Iterable[Frame],
+        *,
+        random_state: int | None = None,
+        progress: Progress | None = None,
+        jobs: int = 1,
+        **how: Any,
+    ) -> Generator[Scored, None, None]:
+        """The log-likelihoods of rows, some at a time; none at all where they can only be bounded (`bounds`).
+
+        Args:
+            data: what `read` gave, or a table in parts, which are read by ``how``.
+        """
+        if not self.fitted.only_bounds:
+            work = Scoring(self.alone(), random_state, how)
+            yield from self._by_blocks(work, data, jobs, progress)
+
+    def bounds(
+        self,
+        data: Given | Iterable[Frame],
+        *,
+        random_state: int | None = None,
+        budget: Budget | None = None,
+        progress: Progress | None = None,
+        **how: Any,
+    ) -> LogLikelihood:
+        """Bounds on the mean log-likelihood, of some rows, drawn evenly from all."""
+        most = (budget or self.fitted.budget).bound_rows
+        chosen = RowSample(most)
+        for block in blocks_of(data, Scoring.size):
+            given, _ = Reading(self, how)(block.data)
+            with given.named():
+                states, observed = self.cells(given)
+                if not observed.all():  # refused, by the name of the row
+                    self.fitted.evaluate(states, self.generator("blanks"), row_name=given.row_name, observed=observed)
+            chosen.add(given, len(given.rows.kept), self.generator("rows", random_state, block.number))
+        given = chosen.found
+        with given.named():
+            random, states = self.generator("evaluate", random_state), self.cells(given)[0]
+            found = self.fitted.evaluate(states, random, budget, progress, given.row_name)
+        if found.method == "none":
+            return replace(found, rows=chosen.rows)
+        inside = given.rows.log_inside
+        return found if inside is None else found.moved(float(inside.mean()))
+
+    def _by_blocks(self, work: Any, data: Any, jobs: int, progress: Progress | None, whole: bool = False) -> Any:
+        """What ``work`` gives for every block of the data, in order."""
+        known = data.numbers if isinstance(data, Given) else None
+        blocks = blocks_of(data, work.size, whole)
+        for done, found in enumerate(in_order(work, blocks, check_jobs(jobs)), start=1):
+            if progress is not None and known is not None:
+                progress(min(done * work.size, known), known)
+            yield found
+
+    def score_samples(self, data: Any, *, jobs: int = 1) -> npt.NDArray[np.float64]:
         """``log q(x)`` of each row in nats ``(N,)``; of rows with blanks, that of the cells that are there.
+
+        Args:
+            data: what `read` takes.
+            jobs: how many processes share the rows, one thread each; the numbers are the same.
 
         Raises:
             InputError: the model has no exact log-likelihood; `evaluate` bounds its mean.
         """
-        found: npt.NDArray[np.float64] = self._log_likelihoods(data).numpy(force=True)
+        parts = [self.row_values(each) for each in self.scored(self.read(data), jobs=jobs)]
+        found: npt.NDArray[np.float64] = torch.cat(parts or [self.row_values(None)]).numpy()
         return found
+
+    def row_values(self, scored: Scored | None) -> Tensor:
+        """The log-likelihood of each row of a block ``(n,)``; None stands for a model that has none.
+
+        Raises:
+            InputError: there is no exact one.
+        """
+        if scored is not None and scored.values is not None:
+            return scored.values
+        came = f"{type(self.fitted.model).__name__}, which has none here"
+        fix = ("use ", Command("evaluate"), ", which bounds the mean where it can")
+        raise InputError("a model with an exact log-likelihood of every row", came, fix=fix)
 
     def score(self, data: Any) -> float:
         """The mean of `score_samples`, the number ``csm evaluate`` calls ``log_likelihood``."""
-        return mean_and_stderr(self._log_likelihoods(data))[0]
+        return mean_and_stderr(torch.from_numpy(self.score_samples(data)))[0]
 
     def log_ratios(self, data: Any) -> npt.NDArray[np.float64]:
         """``log q(x with one cell changed) - log q(x)`` for every row and change ``(N, Σ sizes)``.
@@ -277,7 +385,7 @@ class Model:
         One entry for every value of every site, as `changes` names them; 0 where the cell has that value already, NaN
         where it is blank.
         """
-        states, observed = self._cells(self.read(data))
+        states, observed = self.cells(self.read(data))
         ratios = self.fitted.log_ratios(states, observed=observed, generator=self.generator("ratios")).double()
         found: npt.NDArray[np.float64] = by_value(ratios, states, self.codec.space.sizes, observed).numpy(force=True)
         return found
@@ -298,7 +406,7 @@ class Model:
 
     def explanation(self, given: Given, top: int = TOP) -> Explanation:
         with given.named():
-            states, observed = self._cells(given)
+            states, observed = self.cells(given)
             random = self.generator("ratios")
             found: Changes = self.fitted.explain(
                 states, top, given.row_name, observed=observed, generator=random, log_sizes=self._log_sizes
@@ -319,7 +427,13 @@ class Model:
         return {d: torch.from_numpy(each) for d, each in sizes.items() if each is not None}
 
     def impute(
-        self, data: Any, draws: int | None = None, *, fill: str = FILLS[0], random_state: int | None = None
+        self,
+        data: Any,
+        draws: int | None = None,
+        *,
+        fill: str = FILLS[0],
+        random_state: int | None = None,
+        jobs: int = 1,
     ) -> Any:
         """Data with their blanks filled: each by its most probable value given the cells that are there.
 
@@ -331,9 +445,10 @@ class Model:
             fill: what fills a number or date: the ``mean`` of its distribution, on the column's grid, its ``median``
                 or its ``mode``.
             random_state: the model's own by default.
+            jobs: how many processes share the rows, one thread each; what is filled in is the same.
         """
         given = self.read(self.known(data), filling=True)
-        return self.filled_in_kind(data, given, draws, fill=fill, random_state=random_state)
+        return self.filled_in_kind(data, given, draws, fill=fill, random_state=random_state, jobs=jobs)
 
     def known(self, data: Any) -> Any:
         """A data frame without the columns that the model does not know; other data as they are."""
@@ -376,51 +491,64 @@ class Model:
         random_state: int | None = None,
         progress: Progress | None = None,
         passes: int | None = None,
+        jobs: int = 1,
     ) -> Filled:
         """As `impute`, for data that were read with their blanks."""
+        refuse_large(16 * (draws or 1) * given.rows.states.numel(), Option("draws"), "so many copies")
+        how: dict[str, Any] = {"fill": fill, "sampler": sampler, "random_state": random_state, "passes": passes}
+        parts = [each.filled for each in self.filled(given, draws, progress=progress, jobs=jobs, **how)]
+        data = [part.data for part in parts]
+        whole = type(data[0]).join(joined_copies(data, draws)) if len(data) > 1 else data[0]
+        return filled_together(parts)._replace(data=whole)
+
+    def filled(
+        self,
+        data: Given | Iterable[Frame],
+        draws: int | None = None,
+        *,
+        fill: str = FILLS[0],
+        sampler: str | None = None,
+        random_state: int | None = None,
+        progress: Progress | None = None,
+        passes: int | None = None,
+        jobs: int = 1,
+        **how: Any,
+    ) -> Generator[FilledBlock, None, None]:
+        """The rows of `fill`, some at a time: what `read` gave for filling, or a table in parts, read by ``how``."""
         check_sampler(sampler)
         draws = None if draws is None else check_count(draws, Option("draws"))
-        rows = given.rows
-        refuse_large(16 * (draws or 1) * rows.states.numel(), Option("draws"), "so many copies")
-        filled = rows.states.long().expand(draws or 1, -1, -1).clone()
-        holes = ~rows.observed.all(1)
-        if not holes.any():
-            return Filled(self.codec.fill(given.data, rows, filled, draws), 0, None)
-        at = holes.nonzero()[:, 0]
-        device = self.fitted.views.device
-        with given.named():
-            found = self.fitted.impute(
-                rows.states[holes].long().to(device),
-                rows.observed[holes].to(device),
-                self.generator("impute", random_state),
-                draws=draws,
-                sampler=sampler,
-                progress=progress,
-                passes=passes,
-                row_name=lambda row: given.row_name(int(at[row])),
-            )
-        filled[:, holes] = found.states.reshape(len(filled), -1, filled.shape[-1]).cpu()
-        blank, random = given.blank, self.generator("decode", random_state)
-        probs = None if found.cells is None else by_site(found.cells, at, blank)
-        data = self.codec.fill(given.data, rows, filled, draws, generator=random, probs=probs, how=fill)
-        return Filled(data, int(blank.sum()), found.method, found.warnings)
+        reading = {**how, "filling": True}
+        work = Filler(self.alone(), draws, fill, sampler, random_state, passes, reading)
+        if isinstance(data, Given) and not (self.codec.by_rows and data.numbers > work.size):
+            yield FilledBlock(work.filled(data, 0, progress), Counted.of(data.rows))
+            return
+        yield from self._by_blocks(work, data, jobs, progress, whole=True)
 
-    def probabilities(self, given: Given, *, random_state: int | None = None) -> Frame:
+    def probabilities(self, given: Given, *, random_state: int | None = None, jobs: int = 1) -> Frame:
         """The distribution of every blank cell of data read for filling, given the other cells of its row.
 
         Returns:
             A table ``row, column, value, probability``, one line a value; of numbers and dates, one line a range.
         """
-        found = self.conditionals(given, random_state=random_state)
-        return probability_table(given, None if found is None else found.cells, self.codec)
+        return Frame.join(self.probability_parts(given, random_state=random_state, jobs=jobs))
 
-    def conditionals(self, given: Given, *, random_state: int | None = None) -> Conditionals | None:
-        """The distributions of `probabilities` as numbers, and how they were found; None where nothing is blank."""
+    def probability_parts(
+        self, data: Given | Iterable[Frame], *, random_state: int | None = None, jobs: int = 1, **how: Any
+    ) -> Generator[Frame, None, None]:
+        """The table of `probabilities`, some rows at a time: of what `read` gave, or of a table in parts."""
+        work = Telling(self.alone(), random_state, {**how, "filling": True})
+        yield from self._by_blocks(work, data, jobs, None)
+
+    def conditionals(self, given: Given, *, random_state: int | None = None, block: int = 0) -> Conditionals | None:
+        """The distributions of `probabilities` as numbers, and how they were found; None where nothing is blank.
+
+        Of the rows of one ``block`` of a table, which names the randomness.
+        """
         if not given.blank.any():
             return None
-        states, observed = self._cells(given)
+        states, observed = self.cells(given)
         with given.named():
-            found = self.fitted.impute(states, observed, self.generator("impute", random_state), effort=TOLD)
+            found = self.fitted.impute(states, observed, self.generator("impute", random_state, block), effort=TOLD)
         return Conditionals(found.distributions(), found.method, found.warnings)
 
     def column_probs(self, data: Any, target: Any, *, random_state: int | None = None) -> npt.NDArray[np.float64]:
@@ -433,7 +561,7 @@ class Model:
         """
         site = self.codec.site_of(target, Option("target"))
         given = self.read(without(self.codec, data, target), filling=True)
-        states, observed = self._cells(given)
+        states, observed = self.cells(given)
         with given.named():
             cells = self.fitted.conditional_probs(states, observed, self.generator("impute", random_state))
         found: npt.NDArray[np.float64] = cells.log_probs[cells.site == site].exp().numpy(force=True)
@@ -456,39 +584,19 @@ class Model:
         about = {"kind": self.codec.kind, "run": None if self.run is None else self.run.id, "values": labels}
         return export(self.fitted.model, path, about, force=force)
 
-    def generator(self, stream: str, random_state: int | None = None) -> torch.Generator:
+    def generator(self, stream: str, random_state: int | None = None, block: int = 0) -> torch.Generator:
+        """The randomness of one stream of one block of rows."""
         seed = self.seed if random_state is None else check_count(random_state, Option("seed"), 0)
-        return generator(seed, stream, device=self.fitted.views.device or "cpu")
+        return generator(seed, stream, block, device=self.fitted.views.device or "cpu")
 
-    def _told(self, conditions: Sequence[Condition]) -> str:
+    def told(self, conditions: Sequence[Condition]) -> str:
+        """Conditions as a user would write them, with commas between."""
         return ", ".join(each.describe(self.codec.names) for each in conditions)
 
-    def _cells(self, given: Given) -> tuple[Tensor, Tensor]:
+    def cells(self, given: Given) -> tuple[Tensor, Tensor]:
+        """States ``(N', D)`` and which of their cells are observed, where the model is."""
         device = self.fitted.views.device
         return given.rows.states.long().to(device), given.rows.observed.to(device)
-
-    def _log_likelihoods(self, data: Any) -> Tensor:
-        given = self.read(data)
-        with given.named():
-            states, observed = self._cells(given)
-            random = self.generator("evaluate")
-            found = self.fitted.row_log_likelihoods(states, given.row_name, observed=observed, generator=random)
-        if found is None:
-            came = f"{type(self.fitted.model).__name__}, which has none here"
-            fix = ("use ", Command("evaluate"), ", which bounds the mean where it can")
-            raise InputError("a model with an exact log-likelihood of every row", came, fix=fix)
-        inside = given.rows.log_inside
-        return found.double() if inside is None else found.double() + inside.to(found.device)
-
-    def _with_inside(self, found: LogLikelihood, given: Given) -> LogLikelihood:
-        """A log-likelihood of states as one of the data: numbers also have a probability inside their range."""
-        inside = given.rows.log_inside
-        if inside is None:
-            return found
-        moved = found.moved(float(inside.mean()))
-        if found.log_likelihood is None:
-            return moved
-        return replace(moved, stderr=mean_and_stderr(self._log_likelihoods(given))[1])
 
 
 def load(path: str | Path | Run) -> Model:

@@ -127,6 +127,11 @@ class DensityModel(Protocol):
         ...
 
 
+def is_density(model: Any) -> TypeGuard[DensityModel]:
+    """``isinstance(model, DensityModel)``, for what is asked at every step: a fifth of its time before Python 3.12."""
+    return hasattr(model, "log_density") and hasattr(model, "normalized") and hasattr(model, "space")
+
+
 @runtime_checkable
 class LocalFields(DensityModel, Protocol):
     """A density, positive everywhere, that gives the conditionals of all its sites at once, by formula."""
@@ -343,7 +348,7 @@ def space_of(model: Any) -> Space:
     Raises:
         InputError: neither of them.
     """
-    if isinstance(model, DensityModel):
+    if is_density(model):
         return model.space
     neighborhood: Neighborhood | None = getattr(model, "neighborhood", None)
     if neighborhood is None:

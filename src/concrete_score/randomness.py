@@ -18,8 +18,18 @@ def generator(seed: int, stream: str = "", step: int = 0, device: str | torch.de
     >>> bool(torch.rand(3, generator=a).equal(torch.rand(3, generator=b)))
     True
     """
+    return reseed(torch.Generator(device=device), seed, stream, step)
+
+
+def reseed(random: torch.Generator, seed: int, stream: str = "", step: int = 0) -> torch.Generator:
+    """A generator there is, turned into that of ``(seed, stream, step)``: for loops, a third of the cost of a new one.
+
+    >>> a, b = generator(0, "batch", 7), reseed(torch.Generator(), 0, "batch", 7)
+    >>> bool(torch.rand(3, generator=a).equal(torch.rand(3, generator=b)))
+    True
+    """
     key = hashlib.sha256(f"{seed}\x00{stream}\x00{step}".encode()).digest()
-    return torch.Generator(device=device).manual_seed(int.from_bytes(key[:8], "big") >> 1)
+    return random.manual_seed(int.from_bytes(key[:8], "big") >> 1)
 
 
 def uniform(
@@ -30,6 +40,24 @@ def uniform(
 ) -> torch.Tensor:
     """Uniforms in [0, 1); drawn in the type asked for, since rounding one down to it could give 1."""
     return torch.rand(shape, generator=generator, dtype=dtype, device=generator.device).to(device)
+
+
+def draw_different(total: int, count: int, generator: torch.Generator) -> torch.Tensor:
+    """``count`` different whole numbers below ``total``, in random order, with no memory for the others.
+
+    >>> draw_different(10**12, 1000, torch.Generator().manual_seed(0)).unique().shape
+    torch.Size([1000])
+    """
+    if total <= max(2**20, 4 * count):
+        return torch.randperm(total, generator=generator)[:count]
+    found = torch.empty(0, dtype=torch.int64)
+    while len(found) < count:
+        found = torch.cat([found, torch.randint(total, (count,), generator=generator)])
+        # The first of equal ones stays where it is.
+        order = found.argsort(stable=True)
+        again = found[order][1:] == found[order][:-1]
+        found = found[torch.ones(len(found), dtype=torch.bool).index_fill_(0, order[1:][again], False)]
+    return found[:count]
 
 
 def random_numbers(generator: torch.Generator) -> np.random.Generator:

@@ -84,6 +84,11 @@ class Run:
         return str(self.info["id"])
 
     @property
+    def launch(self) -> str:
+        """The launcher's name of the job that began it; empty where one process did."""
+        return str(self.info.get("launch", ""))
+
+    @property
     def config(self) -> dict[str, Any]:
         return dict(self.info["config"])
 
@@ -290,6 +295,7 @@ def create(
     data: Mapping[str, Any],
     seed: int = 0,
     force: bool = False,
+    launch: str = "",
 ) -> Run:
     """Begin a run: its directory and ``run.json``.
 
@@ -299,6 +305,7 @@ def create(
         codec: how data become states; ``{kind, …}``.
         data: ``{rows, sha256, …}`` of what it is trained on.
         force: remove a run that is there.
+        launch: the launcher's name of this job, by which it knows its run again when it is started anew.
 
     Raises:
         InputError: the directory holds something already and not ``force``, or something that is no run.
@@ -314,6 +321,7 @@ def create(
         "config": dict(config),
         "codec": dict(codec),
         "data": dict(data),
+        **({"launch": launch} if launch else {}),
     }
     (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
     write_text(folder / RUN, _render({**info, "digest": digest(canonical_json(info))}))
@@ -476,8 +484,15 @@ def _refuse_foreign(folder: Path) -> None:
 
 
 def _content(folder: Path) -> list[Path]:
-    """What a folder holds besides its lock."""
-    return [path for path in folder.iterdir() if path.name != LOCK]
+    """What a folder holds besides what a run that was killed before its ``run.json`` stood there has left."""
+    return [path for path in folder.iterdir() if not _began(path)]
+
+
+def _began(path: Path) -> bool:
+    """Whether a path is a lock, a half-written ``run.json`` or the place of checkpoints, still empty."""
+    if path.name == CHECKPOINTS and path.is_dir() and not path.is_symlink():
+        return not any(path.iterdir())
+    return path.name == LOCK or is_draft(path, [Path(RUN).stem])
 
 
 def _versions() -> dict[str, str]:

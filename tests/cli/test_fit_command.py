@@ -168,6 +168,22 @@ def test_resume_refuses_other_data_and_another_configuration(csm, misused, data,
     assert csm("fit", data, "--out", out, "--resume", "--quiet").code == 0  # finished: told again
 
 
+def test_a_job_started_anew_goes_on_with_its_own_run_and_no_other(csm, misused, data, tmp_path, monkeypatch):
+    out = str(tmp_path / "run")
+    words = ("fit", data, "--out", out, *SMALL)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "one")
+    assert csm(*words).code == 0
+    before = runs.open(out).id
+    assert "one that exists" in misused(*words)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert csm(*words).code == 0
+    assert csm(*words, "--force").code == 0
+    assert runs.open(out).id == before
+    for name in ("another", "none"):
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", name)
+        assert "one that exists" in misused(*words)
+
+
 def test_damage_is_refused_on_resume(misused, csm, data, tmp_path):
     csm("fit", data, "--out", str(tmp_path / "run"), *SMALL)
     (tmp_path / "run" / "metrics.jsonl").write_text("{}\n")

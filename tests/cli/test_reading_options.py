@@ -76,7 +76,7 @@ def test_the_command_to_continue_repeats_how_the_file_is_read():
     from concrete_score.cli.fit import _continue_command
 
     reading = {"encoding": "cp437", "header": None, "separator": ";", "bins": {"a": 2}}
-    told = _continue_command(Path("run"), "t.csv", None, None, reading, ("mlflow",), steps=3)
+    told = _continue_command(Path("run"), ("t.csv",), None, None, reading, ("mlflow",), None, steps=3)
     assert told == "csm fit t.csv --encoding cp437 --separator ';' --logger mlflow --out run --resume"
 
 

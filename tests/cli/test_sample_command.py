@@ -86,7 +86,7 @@ def test_blanks_of_a_table_without_any_are_none_and_it_is_said(csm, run):
 def test_rows_are_written_in_parts_that_make_the_whole(csm, run, tmp_path, monkeypatch):
     draw = ("sample", run, "-n", "70", "--quiet")
     sizes, decode = [], TableCodec.decode
-    monkeypatch.setattr("concrete_score.fitted.DRAWN", 30)
+    monkeypatch.setattr("concrete_score.blocks.SAMPLED", 30)
     monkeypatch.setattr(TableCodec, "decode", lambda codec, x, *rest: sizes.append(len(x)) or decode(codec, x, *rest))
     wanted = rows_of(csm(*draw).out)[1:]
     assert (len(wanted), sizes) == (70, [30, 30, 10])

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from concrete_score.codecs import TableCodec, TableOptions
 from concrete_score.codecs.cells import _SPAN, Column, spelled
 from concrete_score.codecs.columns import BLANK, UNKNOWN, Bins, Categories, column_from_json, quantile_edges
+from concrete_score.codecs.numbers import Number
+from concrete_score.data import as_frame
 from concrete_score.errors import InputError
 
 cells = st.lists(st.none() | st.integers(-128, 127), max_size=40)
@@ -204,3 +206,46 @@ def test_rows_of_a_large_table_are_turned_over_whole():
     states = codec.encode(table).states
     assert states.is_contiguous()
     assert torch.equal(states.long(), torch.from_numpy(table))
+
+
+QUICK = {
+    "texts": pl.Series("a", ["x", "y", "z", "y"] * 40),
+    "codes": pl.Series("a", [3, -1, 7, 3] * 40),
+    "booleans": pl.Series("a", [True, False, False] * 40),
+    "counts": pl.Series("a", np.random.default_rng(0).poisson(30, 900)),
+    "tens": pl.Series("a", np.random.default_rng(0).integers(0, 400, 900) * 100),
+    "decimals": pl.Series("a", np.random.default_rng(0).normal(0, 5, 900).round(2)),
+    "measurements": pl.Series("a", np.random.default_rng(0).normal(1e6, 5, 900)),
+    "wide": pl.Series("a", np.random.default_rng(0).integers(-(2**60), 2**60, 900)),
+    "days": pl.Series("a", np.datetime64("2020-01-01") + np.random.default_rng(0).integers(0, 900, 900)),
+}
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_the_quick_way_gives_what_the_general_one_does(name):
+    known = QUICK[name]
+    (kind,) = TableCodec.fit(as_frame(pl.DataFrame({"a": known, "b": [0, 1] * (len(known) // 2)}))).columns[:1]
+    others = [known, known.reverse()]
+    if known.dtype.is_numeric() and kind.kind == "number":
+        # Beyond the training range on both sides, and between grid points.
+        far = pl.Series("a", [float(known.min()) - 1e5, float(known.max()) * 3 + 7.25, 0.4, 1e9, -1e9])
+        others += [far, far.cast(pl.Int64)]
+    for cells in others:
+        found, column = kind.quick(cells), Column(cells, (), True)
+        if found is None:  # so far out that floats do not tell neighbors apart
+            assert cells is not known
+            continue
+        assert found.codes.tolist() == kind.encode(column).tolist()
+        slow = kind.log_inside(column)
+        assert (found.log_inside is None) == (slow is None)
+        assert slow is None or np.array_equal(found.log_inside, slow)
+    assert kind.quick(known.extend_constant(None, 1)) is None  # blanks take the general way
+
+
+def test_the_quick_way_leaves_what_it_does_not_know():
+    codes, texts = Categories("a", "integer", (1, 5)), Categories("a", "text", ("x", "y"))
+    for kind, cells in ((codes, [1, 2]), (codes, [-9]), (codes, [10**12]), (texts, ["x", "w"])):
+        assert kind.quick(pl.Series("a", cells)) is None
+    number = Number.fit("a", np.arange(50))
+    for cells in ([float("nan"), 1.0], [float("inf")], [1e300]):
+        assert number.quick(pl.Series("a", cells)) is None

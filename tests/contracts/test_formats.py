@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from concrete_score import registry
 from concrete_score.codecs import codec_of
-from concrete_score.data import Images, Sequences, as_frame, read_file, write_file
+from concrete_score.data import Images, Sequences, as_frame, read_file, stream_files, write_file
 from concrete_score.data.formats import Format, formats, writer_of
 from concrete_score.errors import InputError
 
@@ -114,6 +114,24 @@ def test_parts_are_the_whole_and_an_unfinished_file_is_none(tmp_path, name, kind
     assert not [path for path in tmp_path.iterdir() if "broken" in path.name]
     with pytest.raises(InputError, match="one that exists"):
         write_file([data], whole)
+
+
+@pytest.mark.parametrize("name", [name for name in BOTH if ALL[name].stream is not None])
+def test_parts_that_are_streamed_are_the_whole_that_is_read(tmp_path, name):
+    for ending in endings(ALL[name]):
+        path = tmp_path / ending
+        write_file([DATA["table"]], path)
+        if name == "parquet" and path.suffix == ".gz":
+            with pytest.raises(InputError, match="unpack it"):
+                stream_files([path]).whole()
+            continue
+        whole, found = read_file(path), stream_files([path]).whole()
+        assert found.table.equals(whole.table)
+        assert (found.form, found.where, found.named) == (whole.form, whole.where, whole.named)
+        twice = stream_files([path, path])
+        assert [frame.first for frame in twice] == [0, len(whole)]
+        assert twice.whole().rows() == whole.rows() * 2
+        assert ALL[name].memory(path) > 0
 
 
 def refused(path):

@@ -36,7 +36,7 @@ def test_a_byte_order_mark_decides(text, encoding):
 @given(anything)
 def test_utf_8_is_taken_as_it_is(text):
     if not text.startswith("\ufeff"):
-        assert as_utf8(text.encode(), "t") == (text.encode(), ())
+        assert as_utf8(text.encode(), "t") == (text.encode(), (), "utf-8")
 
 
 @given(latin)
@@ -66,7 +66,7 @@ def test_utf_16_without_a_mark(text, encoding):
 @given(anything, st.sampled_from(["utf-8", "utf-16", "utf-16-le", "utf-32", "gb18030"]))
 def test_a_named_encoding_is_taken_at_its_word(text, encoding):
     found = as_utf8(text.encode(encoding), "t", encoding)
-    assert found == (text.removeprefix("\ufeff").encode(), ())
+    assert found[:2] == (text.removeprefix("\ufeff").encode(), ())
 
 
 @given(st.binary(min_size=1, max_size=40))

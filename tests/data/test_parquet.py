@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from concrete_score.data import parquet
-from concrete_score.data.parquet import _stated_size, read_parquet
+from concrete_score.data.parquet import read_parquet, row_groups
 from concrete_score.errors import InputError
 
 TABLE = pl.DataFrame(
@@ -123,7 +123,7 @@ def test_files_cut_anywhere_are_refused():
 
 def test_the_stated_size_covers_the_cells_and_its_limit_is_told(monkeypatch):
     table = pl.DataFrame({"a": np.arange(10_000), "b": ["a long text that repeats"] * 10_000})
-    assert _stated_size(written(table)) >= 16 * 2 * 10_000
+    assert sum(group.size for group in row_groups(written(table), "t")) >= 16 * 2 * 10_000
     monkeypatch.setenv("CONCRETE_SCORE_MEMORY", "1e-6")
     with pytest.raises(InputError, match=r"^t: expected content that takes at most \S+ GiB of memory, got about 1 GiB"):
         read_parquet(written(table), "t")

@@ -1,6 +1,7 @@
 """Results: exact keys, whole files, readable Markdown, and no mixing of versions."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -60,6 +61,21 @@ def test_what_is_not_of_this_version_is_refused(tmp_path, content):
     (tmp_path / "a.json").write_text(content)
     with pytest.raises(InputError, match="force=True"):
         refuse_others(tmp_path, "a", "0.1.0", Settings())
+
+
+def test_results_of_another_version_are_made_again_from_their_units(tmp_path):
+    (tmp_path / "a.json").write_text('{"version": "9.9", "seed": 0, "quick": false}')
+    (tmp_path / "units.jsonl").write_text("")
+    refuse_others(tmp_path, "a", "0.1.0", Settings())
+    with pytest.raises(InputError, match="got some of seed 0, full size"):
+        refuse_others(tmp_path, "a", "0.1.0", Settings(seed=1))
+
+
+def test_units_of_another_version_are_told():
+    assert "stored units" not in RESULT.to_markdown()
+    assert "stored units" not in replace(RESULT, units={"0.1.0": 3}).to_markdown()
+    told = replace(RESULT, units={"0.0.9": 2, "0.1.0": 3}).to_markdown()
+    assert "concrete-score 0.1.0, seed 1, the quick size, 2.0 s. Of 5 stored units: 2 of version 0.0.9." in told
 
 
 def test_same_version_and_empty_place_are_fine(tmp_path):

@@ -6,9 +6,10 @@ from multiprocessing import Process
 
 import pytest
 
+from concrete_score import __version__
 from concrete_score.errors import InputError
 from concrete_score.experiments import runner
-from concrete_score.experiments.result import Settings
+from concrete_score.experiments.result import Findings, Settings
 from concrete_score.experiments.runner import STORE, Unit, complete, spent, stored
 
 
@@ -111,15 +112,30 @@ def append_many(path, name, rounds):
         runner._append(path, json.dumps(name * 20_000))
 
 
-def test_another_version_is_refused_or_replaced(tmp_path):
+def test_units_of_another_version_count_unless_forced(tmp_path):
+    """Hours of work are not done again because a number changed; what asks for it by name does them again."""
     log, settings = tmp_path / "log", Settings(store=tmp_path)
     complete(units(log, 4), settings)
     rewrite(tmp_path / STORE, lambda line: {**line, "version": "0.0.1"})
-    with pytest.raises(InputError, match=r"version 0\.0\.1"):
-        complete(units(log, 4), settings)
+    assert complete(units(log, 4, 5), settings)["square-4"]["value"] == 16
+    assert log.read_text().split() == ["4", "5"]
+    assert runner._versions(settings) == {"0.0.1": 1, __version__: 1}
     assert complete(units(log, 4), replace(settings, force=True))["square-4"]["value"] == 16
+    assert log.read_text().split() == ["4", "5", "4"]
+    assert runner._versions(settings) == {__version__: 2}
+
+
+def test_reproduce_goes_on_from_units_of_another_version_and_says_so(tmp_path, monkeypatch):
+    log, said = tmp_path / "log", []
+    monkeypatch.setattr(runner, "load", lambda *_: lambda s: Findings({}, complete(units(log, 4), s), ()))
+    runner.reproduce("squares", Settings(), tmp_path)
+    rewrite(tmp_path / "squares" / STORE, lambda line: {**line, "version": "0.0.1"})
+    runner.reproduce("squares", Settings(say=said.append), tmp_path)
+    assert log.read_text().split() == ["4"]
+    assert said == ["squares: 1 stored units are of another version and count; force does them again"]
+    assert "Of 1 stored units: 1 of version 0.0.1." in (tmp_path / "squares" / "squares.md").read_text()
+    runner.reproduce("squares", Settings(), tmp_path, force=True)
     assert log.read_text().split() == ["4", "4"]
-    assert stored(units(log, 4), settings)
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", "7", '{"name": "square-4"}'])

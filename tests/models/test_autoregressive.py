@@ -178,8 +178,25 @@ def test_cycles_and_strangers_are_refused(parents):
         parents_first(parents, Space.bits(2))
 
 
+@given(st.integers(0, 1000), st.integers(2, 7), st.data())
+def test_what_is_to_come_last_comes_as_late_as_its_children_allow(seed, sites, data):
+    parents = random_network((2,) * sites, 2, generator(seed, "network")).parents
+    last = data.draw(st.lists(st.sampled_from(range(sites)), min_size=1, unique=True))
+    order = parents_first(parents, Space.bits(sites), last)
+    assert sorted(order) == list(range(sites))
+    assert all(order.index(p) < order.index(d) for d in range(sites) for p in parents[d])
+    wanted = {d: last.index(d) if d in last else -1 for d in range(sites)}
+    for early, late in itertools.combinations(order, 2):
+        if wanted[early] > wanted[late]:  # only a child that has to come in between, or is the later one, excuses that
+            between = order[order.index(early) + 1 : order.index(late) + 1]
+            assert any(early in parents[d] for d in between)
+
+
 def test_parents_decide_the_order():
     model = MADE(Space.bits(3), parents=[[2], [0], []], generator=generator(0, "w"))
     assert model.order.tolist() == [2, 0, 1]
     with pytest.raises(InputError, match="order_seed"):
         MADE(Space.bits(3), order_seed=1, parents=[[], [], []], generator=generator(0, "w"))
+    assert MADE(Space.bits(3), last=[0], generator=generator(0, "w")).order.tolist() == [1, 2, 0]
+    with pytest.raises(InputError, match="last"):
+        MADE(Space.bits(3), last=[0, 0], generator=generator(0, "w"))

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from concrete_score.errors import InputError
 from concrete_score.models import MADE, Energy, Table
 from concrete_score.models.completing import (
+    bounds,
     check_completes,
     complete,
+    fill,
     list_completions,
     log_sum_by_row,
 )
@@ -174,6 +176,27 @@ def test_one_completion_is_a_draw_given_what_was_seen(listed, monkeypatch):
     counts = torch.bincount(space.index(filled.states), minlength=space.num_states)[space.index(states)]
     z = (counts - n * p) / (n * p * (1 - p)).sqrt()
     assert float(z.abs().max()) < 4.5
+
+
+@settings(max_examples=30)
+@given(spaces(max_sites=5), st.integers(0, 1000), st.integers(1, 3))
+def test_blanks_after_all_that_was_seen_are_drawn_exactly_and_whole_rows_not_at_all(space, seed, draws):
+    model = made(space, seed, last=[0])
+    x, observed = some_rows(space, 40, seed)
+    kept = torch.randint(space.num_sites + 1, (40,), generator=generator(seed, "kept"))
+    ending = torch.arange(space.num_sites) < kept[:, None]
+    observed[:20, model.order] = ending[:20]
+    exact = log_marginal(model, x, observed).detach()
+    # A draw of q(blanks | seen) weighs q(seen), whatever is drawn.
+    found = bounds(model, x, observed, draws, generator(seed, "draws"))
+    torch.testing.assert_close(found[:20], exact[:20], atol=1e-10, rtol=0)
+    filled = fill(model, x, observed, draws, generator(seed, "draws"))
+    torch.testing.assert_close(filled.log_density(model)[:20].detach(), exact[:20], atol=1e-10, rtol=0)
+    assert torch.equal(torch.where(observed, filled.states, 0), torch.where(observed, x, 0))
+    whole = observed.all(-1)
+    assert (filled.log_scale[whole] == 0).all()
+    many = bounds(model, x, observed, 500, generator(seed, "draws"))
+    torch.testing.assert_close(many, exact, atol=1e-10, rtol=0)
 
 
 def test_rows_are_summed_in_log_space():

@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from concrete_score.errors import InputError, check_count
-from concrete_score.models.layers import Dense, Linear, SiteFeatures, SiteLogits, draw_categories, find_activation
+from concrete_score.models.layers import (
+    LARGEST,
+    Dense,
+    Linear,
+    SiteFeatures,
+    SiteLogits,
+    draw_categories,
+    find_activation,
+)
+from concrete_score.spaces import Space
 from tests.strategies import generators, spaces
 
 
@@ -111,6 +120,19 @@ def test_features_of_one_site_are_the_columns_of_all(space):
         columns = slice(start, start + (1 if size <= 2 else size))
         assert torch.equal(features.part(states[:, d], columns), features(states)[:, columns])
         start = columns.stop
+
+
+@pytest.mark.parametrize("ordered", [(), (1, 3)])
+def test_features_read_from_tables_are_those_of_comparisons(ordered):
+    """Wide sites between narrow ones, one of them too large for a table, in an order of their own."""
+    space, order = Space((2, 12, 3, 40, 2, LARGEST + 1)), torch.tensor([3, 0, 5, 2, 4, 1])
+    features = SiteFeatures(space, order, torch.float64, ordered)
+    x = space.uniform(50, seeded())
+    columns = [features.site == d for d in order.tolist()]
+    spans = [slice(int(each.nonzero()[0]), int(each.nonzero()[-1]) + 1) for each in columns]
+    apart = [features.part(x[:, d], span) for d, span in zip(order.tolist(), spans, strict=True)]
+    assert torch.equal(features(x), torch.cat(apart, -1))
+    assert torch.equal(features(x.reshape(5, 10, 6)), features(x).reshape(5, 10, -1))
 
 
 @given(spaces(), generators())

@@ -1,10 +1,12 @@
 """Blanks drawn with an eye on what is observed after them: weights stay exact, and more draws count."""
 
+from unittest.mock import patch
+
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from concrete_score.models import MADE
+from concrete_score.models import MADE, pairs
 from concrete_score.models.lookahead import VALUES, LookAhead
 from concrete_score.randomness import generator
 from concrete_score.spaces import Space
@@ -46,6 +48,16 @@ def test_a_draw_weighs_its_density_over_its_own_probability(space, seed):
         later = torch.where(before, 0.0, torch.where(observed, own, 0.0))[rows].sum(-1)
         if not (~observed[rows] & ~before).sum(-1).gt(1).any() and ahead is None:
             torch.testing.assert_close(log_prior, log_weight[rows] - later, atol=1e-9, rtol=0)
+
+
+@given(spaces(max_sites=4), st.integers(0, 1000))
+def test_pairs_counted_one_by_one_are_those_of_products(space, seed):
+    x = space.uniform(60, generator(seed, "rows"))
+    observed = torch.rand(x.shape, generator=generator(seed, "seen")) < 0.7
+    with patch.object(pairs, "WIDE", 0):
+        apart = pairs.pair_counts(x, space, observed)
+    with patch.object(pairs, "WIDE", 100):
+        assert torch.equal(apart, pairs.pair_counts(x, space, observed))
 
 
 def test_tables_are_ratios_of_counts():

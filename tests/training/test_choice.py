@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from concrete_score.defaults import LEAST_STEPS, MOST_STEPS
+from concrete_score.defaults import LEAST_STEPS, MOST_STEPS, MOST_WORK
 from concrete_score.errors import InputError
 from concrete_score.spaces import Space
 from concrete_score.training.choice import IMAGE_TRAINING, TRAINING, choose, choose_for_images, fit_to_rows
+from concrete_score.training.examples import Examples
 
 
 def test_nothing_said():
@@ -21,13 +22,29 @@ def test_nothing_said():
 def test_steps_follow_the_rows_and_the_start_their_dependences():
     a = torch.randint(2, (60_000, 1), generator=torch.Generator().manual_seed(0))
     rows = torch.cat([a, a, 1 - a], 1)
-    network = choose({}, {})
+    network = choose({"model": "made"}, {})
     few, many = (fit_to_rows(network, part, Space.bits(3)) for part in (rows[:100], rows))
     assert (few.settings.steps, many.settings.steps) == (LEAST_STEPS, MOST_STEPS)
     assert fit_to_rows(network, rows[:16_000], Space.bits(3)).settings.steps == 5_000
+    # 128 rows a step by 200 units that read and write about 4,000 values.
+    assert fit_to_rows(network, rows, Space((2, 2, 4_000))).settings.steps == MOST_WORK // (128 * 200 * 4_202)
     assert sum(map(len, many.recipe.model_options["parents"])) == 2
     assert any("2 dependences" in line for line in many.why)
     assert any("steps at most" in line for line in many.why)
+
+
+def test_columns_that_are_often_blank_come_last():
+    random = torch.Generator().manual_seed(0)
+    a = torch.randint(2, (2_000, 1), generator=random)
+    rows = torch.cat([a, a, torch.where(torch.rand(2_000, 2, generator=random) < 0.1, 1 - a, a)], 1)
+    seen = torch.rand(rows.shape, generator=random) > torch.tensor([0.6, 0.0, 0.2, 0.01])
+    choice = fit_to_rows(choose({}, {}), Examples.of(rows, seen), Space.bits(4), Examples.of(rows[:200], seen[:200]))
+    assert choice.recipe.model_options["last"] == [2, 0]
+    assert any("often blank" in line for line in choice.why)
+    model = choice.recipe.build_model(Space.bits(4), choice.settings)
+    assert model.order.tolist()[-2:] == [2, 0]
+    even = torch.rand(rows.shape, generator=random) > 0.2
+    assert "last" not in fit_to_rows(choose({}, {}), Examples.of(rows, even), Space.bits(4)).recipe.model_options
 
 
 def test_the_members_of_a_mixture_follow_the_rows():

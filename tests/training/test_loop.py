@@ -1,6 +1,5 @@
 """The loop: it learns, goes on bit for bit, averages, stops when it should, and never keeps a broken model."""
 
-import sys
 from copy import deepcopy
 
 import pytest
@@ -23,6 +22,7 @@ from concrete_score.training import (
     Validated,
     WentBack,
     fit,
+    processes,
     train,
 )
 from concrete_score.training.processes import connect, share
@@ -253,17 +253,11 @@ def test_promised_processes_that_nobody_started_are_an_error(monkeypatch):
         connect()
 
 
-def test_several_processes_without_fabric_are_one_line(monkeypatch):
+def test_processes_on_a_device_that_nothing_connects_are_one_line(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setitem(sys.modules, "lightning_fabric", None)
-    with pytest.raises(InputError, match=r"pip install 'concrete-score\[distributed\]'"):
-        connect()
-
-
-def test_one_process_trains_without_fabric(monkeypatch):
-    monkeypatch.setitem(sys.modules, "lightning_fabric", None)
-    model = Table(SPACE)
-    assert fit(model, build("maximum_likelihood", SPACE), ROWS, settings(steps=5)).step == 5
+    monkeypatch.setattr(processes, "BACKENDS", {"cuda": "nccl"})
+    with pytest.raises(InputError, match=r"connects processes, got one that does not on cpu; .* on cuda"):
+        connect("cpu")
 
 
 def test_shares_cover_a_batch_once():

@@ -3,16 +3,20 @@
 ``samplers`` stands for a group, one figure a problem, which is long and therefore taken only when it is named.
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from concrete_score.bench.checks import Check, ratio_of_minima
+from concrete_score.bench.checks import Check, Work, ratio_of_minima
 from concrete_score.errors import InputError, nearest
 
 FIGURES = {
     "startup": "concrete_score.bench.suite:help_over_torch_import",
+    "first_step": "concrete_score.bench.suite:first_step_over_torch_import",
     "draw": "concrete_score.bench.neighborhoods:draw_over_clone",
     "neighbors": "concrete_score.bench.neighborhoods:neighbors_over_fill",
     "edges": "concrete_score.bench.neighborhoods:step_growth_over_network",
@@ -86,11 +90,32 @@ def take(name: str) -> Check:
 
 def help_over_torch_import() -> Check:
     """``csm --help`` against importing PyTorch, each in a fresh interpreter."""
-
-    def fresh(*arguments: str) -> None:
-        subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
-
-    value = ratio_of_minima(
-        lambda: fresh("-m", "concrete_score", "--help"), lambda: fresh("-c", "import torch"), repeats=3
-    )
+    value = _over_torch_import(lambda: _fresh("-m", "concrete_score", "--help"))
     return Check.at_most("csm --help / import torch", value, 0.5)
+
+
+def first_step_over_torch_import(rows: int = 1_000, columns: int = 10) -> Check:
+    """A fit of a small table that ends after its first step, against importing PyTorch."""
+    from concrete_score.bench.tables import mixed_table
+
+    with TemporaryDirectory() as folder:
+        data, out = Path(folder) / "rows.csv", Path(folder) / "run"
+        mixed_table(rows, columns).write_csv(data)
+        words = ("fit", str(data), "--out", str(out), "--steps", "1", "--no-report", "--force", "--quiet")
+        value = _over_torch_import(lambda: _fresh("-m", "concrete_score", *words))
+    return Check.at_most(f"csm fit --steps 1 of {rows} x {columns} / import torch", value, 3.0)
+
+
+def _over_torch_import(work: Work) -> float:
+    return ratio_of_minima(work, lambda: _fresh("-c", "import torch"), repeats=3, clock=_children_seconds)
+
+
+def _fresh(*words: str) -> None:
+    """Run a new interpreter."""
+    subprocess.run([sys.executable, *words], check=True, capture_output=True)
+
+
+def _children_seconds() -> float:
+    """Processor time of all interpreters that were run so far: what else the machine does is no part of it."""
+    spent = os.times()
+    return spent.children_user + spent.children_system

@@ -1,6 +1,7 @@
 """``csm compare``: a synthetic table beside the real one: how much alike, how useful, how private."""
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ from concrete_score.errors import InputError, Option, printable, spell
 if TYPE_CHECKING:
     from concrete_score.comparison import Comparison
 
+COMPARED_WHOLE, COMPARED = 2**29, 200_000
+"""About how many bytes a table may take in memory to be compared as a whole, and how many rows stand for a larger."""
 KINDS = "number, date or category"
 VERDICTS = {True: "LOOK", False: "fine", None: ""}
 """Of a finding: flagged, not flagged, not judged."""
@@ -69,8 +72,9 @@ def compare(
     Says how much columns and pairs of columns differ (as SDMetrics measures it), whether a classifier tells the tables
     apart and by which columns, and whether rows were copied. With --holdout it also says whether synthetic rows are
     nearer to REAL than to rows never seen, and with --target how well they teach a prediction. Every number comes with
-    its error. --out writes the score of every column and pair. A name of 'csm data list' means its training rows as
-    REAL and its test rows elsewhere.
+    its error. Of a file too large for memory, 200,000 rows that are drawn evenly stand for all; a note says so. --out
+    writes the score of every column and pair. A name of 'csm data list' means its training rows as REAL and its test
+    rows elsewhere.
     """
     kinds = dict(map(_kind, column))
     console.refuse_output(out)
@@ -81,20 +85,41 @@ def compare(
     from concrete_score.data import load
 
     given = {"real": (real, "train"), "synthetic": (synthetic, "test"), "holdout": (holdout, "test")}
-    data: dict[str, Any] = {
-        role: None if name is None else load(name, split, data_dir=data_dir, say=console.say)
-        for role, (name, split) in given.items()
-    }
+    data: dict[str, Any] = {}
+    notes: list[str] = []
+    for role, (name, split) in given.items():
+        if name is None:
+            data[role] = None
+            continue
+        some, note = _some_rows(name, role, console)
+        data[role] = load(name, split, data_dir=data_dir, say=console.say) if some is None else some
+        notes += [note] if note else []
     scores = None if run is None else _scores(run, data, console)
     options: dict[str, Any] = {"target": target, "columns": kinds, "drop": drop, "na": na, "seed": console.seed}
     with console.progress("comparing") as progress, _at_most(console.threads):
         found = compare_tables(**data, **options, scores=scores, update=progress)
+    found = replace(found, tables=replace(found.tables, notes=(*notes, *found.tables.notes)))
     for note in found.tables.notes:
         console.say(note)
     with pipes():
         if out is not None:
             console.put([as_frame(found)], out, "scores")
         console.give(found.to_json(SKIN), lambda: render(found))
+
+
+def _some_rows(name: str, role: str, console: Console) -> tuple[Any, str | None]:
+    """Rows that stand for those of a large file, which is read in parts, and a note on that; None for other data."""
+    from concrete_score.data.evenly import some_rows
+    from concrete_score.data.streams import stream_if_large
+
+    stream = stream_if_large([name], None, console.say, COMPARED_WHOLE)
+    if stream is None:
+        return None, None
+    with console.progress(f"reading {name}") as progress:
+        found = some_rows(stream.parts(progress), COMPARED, console.seed, role)
+    count = len(found.frame)
+    stands = f"{name}: {count:,} of {found.rows:,} rows, drawn evenly, stand for all, also where copies are looked for"
+    return replace(found.frame, where=name, first=0), stands if count < found.rows else None
 
 
 def render(found: "Comparison") -> str:

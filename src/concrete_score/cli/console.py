@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import torch
 
     from concrete_score.answers import Given
+    from concrete_score.data.frame import Frame
+    from concrete_score.data.streams import Stream
     from concrete_score.model import Model
 
 PIPE_CLOSED = 141
@@ -113,15 +115,11 @@ class Console:
         """
         import torch
 
+        from concrete_score.training.processes import usable
+
         if self.threads is not None:
             torch.set_num_threads(self.threads)
-        try:
-            # A device may be known by name and yet be absent; only use shows it.
-            torch.zeros(1, device=self.device).item()
-        except (RuntimeError, AssertionError):
-            fix = ("use ", Option("device", "cpu"))
-            raise InputError("a device that PyTorch can use here", repr(self.device), Option("device"), fix) from None
-        return torch.device(self.device)
+        return usable(self.device)
 
     def refuse_output(self, out: Path | None, kind: str = "table", form: str = "csv") -> None:
         """Refuse an output path before any work is done.
@@ -175,6 +173,29 @@ def read_data(model: "Model", data: str, console: Console, **how: Any) -> "Given
         console.say(note)
     console.warn(given.warnings)
     return given
+
+
+def open_data(model: "Model", data: Sequence[str], console: Console, **how: Any) -> "Given | Stream":
+    """The data that a model is asked about: read at once, or in parts where there is too much of it.
+
+    Several files, or a folder of them, are one table, if the model's data are tables.
+    """
+    from concrete_score.data.streams import stream_if_large
+
+    options = {name: value for name, value in (how.get("reading") or {}).items() if value is not None}
+    stream = stream_if_large(data, options, console.say) if model.codec.by_rows and not how.get("data_dir") else None
+    if stream is not None:
+        return stream
+    if len(data) > 1:
+        expected = "one file; several are read as one for tables alone"
+        raise InputError(expected, f"{len(data)}", Option("data"), "ask about one after the other")
+    return read_data(model, data[0], console, **how)
+
+
+def rows_of(source: "Given | Stream", progress: Update) -> "Given | Iterator[Frame]":
+    """What was read, or the parts of what is to be read, whose progress is told in rows and bytes."""
+    parts = getattr(source, "parts", None)
+    return source if parts is None else parts(progress)  # type: ignore[return-value]
 
 
 def examples(*lines: str) -> str:
@@ -354,6 +375,14 @@ _READING = (
 
 run_argument = click.argument("path", metavar="RUN", type=click.Path(path_type=Path))
 data_argument = click.argument("data", metavar="DATA")
+data_arguments = click.argument("data", metavar="DATA...", nargs=-1, required=True)
+jobs_option = click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(min=1, max=1024),
+    default=1,
+    help="So many processes share the rows, one thread each; the same result. 1 by default.",
+)
 data_dir_option = click.option(
     "--data-dir", metavar="DIR", type=click.Path(), help="A folder of named data sets, looked into first."
 )

@@ -1,5 +1,8 @@
 """``csm evaluate``: the log-likelihood of a table or of images under a fitted model, exact or bounded."""
 
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,15 +12,17 @@ import click
 from concrete_score.cli.console import (
     Console,
     common_options,
-    data_argument,
+    data_arguments,
     data_dir_option,
     examples,
     file_options,
+    jobs_option,
     missing_option,
+    open_data,
     open_model,
     out_option,
     pipes,
-    read_data,
+    rows_of,
     run_argument,
     table,
     unknown_option,
@@ -26,7 +31,7 @@ from concrete_score.defaults import BOUND_ROWS
 from concrete_score.errors import InputError, Option, printable
 
 if TYPE_CHECKING:
-    from concrete_score.answers import Given
+    from concrete_score.blocks import Scored
     from concrete_score.likelihood import LogLikelihood
     from concrete_score.model import Model
 
@@ -56,13 +61,14 @@ IMPOSSIBLE = "the model gives some row probability zero, so the mean is minus in
         "csm evaluate runs/nltcs nltcs",
         "csm evaluate runs/clinic new.csv --unknown skip --missing drop --json",
         "csm evaluate runs/clinic new.csv --out rows.csv",
+        "csm evaluate runs/clinic months/ --jobs 4 --out rows.parquet",
         "csm evaluate runs/energy new.csv --bound-rows 200",
         "csm evaluate runs/digits digits",
         "csm evaluate runs/family mutants.csv --relative-to wild.fasta --out effects.csv",
     )
 )
 @run_argument
-@data_argument
+@data_arguments
 @data_dir_option
 @file_options
 @missing_option
@@ -79,45 +85,97 @@ IMPOSSIBLE = "the model gives some row probability zero, so the mean is minus in
     metavar="WILD",
     help="DATA is a table with a column mutant, such as A42G:V84I: their log-ratios to this one sequence.",
 )
+@jobs_option
 @out_option
 @common_options
 def evaluate(
     console: Console,
     path: Path,
-    data: str,
+    data: tuple[str, ...],
     data_dir: str | None,
     missing: str | None,
     unknown: str,
     reading: dict[str, Any],
     bound_rows: int,
     relative_to: str | None,
+    jobs: int,
     out: Path | None,
 ) -> None:
     """The mean log-likelihood of the rows or images of DATA under the model of RUN, in nats per row.
 
-    DATA is a file, '-' for CSV on standard input, or NAME[:SPLIT] of 'csm data list' (by default its test rows). --out
-    writes one log-likelihood a row, where it is exact. A row with blanks counts by the probability of its other cells.
+    DATA is a file, '-' for CSV on standard input, or NAME[:SPLIT] of 'csm data list' (by default its test rows).
+    Several files of the same columns, or a folder of them, are one table; large ones are read in parts. --out writes
+    one log-likelihood a row, where it is exact. A row with blanks counts by the probability of its other cells.
     Images are given to a run of images, (N, H, W) as in csm fit; a denoising head has a lower bound, other heads of
     noise levels have none.
     """
     model = open_model(path, console)
     console.refuse_output(out)
     if relative_to is not None:
-        _relative(model, data, relative_to, out, console)
+        if len(data) > 1:
+            raise InputError("one table of mutants", f"{len(data)} files", Option("data"))
+        _relative(model, data[0], relative_to, out, console)
         return
+    from concrete_score.blocks import Evaluation
     from concrete_score.likelihood import Budget
 
-    given = read_data(model, data, console, missing=missing, unknown=unknown, data_dir=data_dir, reading=reading)
-    each = None if out is None else _each_row(model, given)
-    console.say(f"evaluating {len(given.rows.kept)} {model.codec.noun} …")
-    with console.progress("bounding") as progress:
-        found = model.evaluate(given, budget=Budget(bound_rows=bound_rows), progress=progress)
+    how: dict[str, Any] = {"missing": missing, "unknown": unknown}
+    source = open_data(model, data, console, **how, data_dir=data_dir, reading=reading)
+    read = getattr(source, "rows", None)
+    if out is not None:
+        _refuse_rows(model)
+    console.say(f"evaluating {'' if read is None else f'{len(read.kept)} '}{model.codec.noun} …")
+    whole = Evaluation()
+    with console.progress("evaluating") as progress:
+        scored = model.scored(rows_of(source, progress), progress=progress, jobs=jobs, **how)
+        with closing(scored):
+            write_rows(whole.over(scored), model, console, out)
+    found = whole.found
+    if found is None:
+        with console.progress("bounding") as progress:
+            budget = Budget(bound_rows=bound_rows)
+            found = model.bounds(rows_of(source, progress), budget=budget, progress=progress, **how)
+    if read is None:
+        for note in whole.counted.notes(model.codec.noun):
+            console.say(note)
     console.warn((*found.warnings, *([IMPOSSIBLE] if found.log_likelihood == -inf else [])))
+    skipped = whole.counted.skipped if read is None else read.unknown + read.blank
     with pipes():
-        if each is not None:
-            console.put([each], out)
-        value = as_json(found, given.skipped)
-        console.give(value, lambda: render(data, found, given.skipped, model.codec.noun))
+        console.give(as_json(found, skipped), lambda: render(_named(data), found, skipped, model.codec.noun))
+
+
+def write_rows(scored: "Iterator[Scored]", model: "Model", console: Console, out: Path | None) -> None:
+    """One log-likelihood a row, as they come."""
+    if out is None:
+        deque(scored, 0)
+        return
+    import polars as pl
+
+    from concrete_score.data import as_frame
+
+    def tables() -> "Iterator[Any]":
+        for part in scored:
+            values = model.row_values(part)
+            if len(part.row):
+                yield as_frame(pl.DataFrame({"row": part.row.numpy(), "log_likelihood": values.numpy()}))
+
+    console.put(tables(), out)
+
+
+def _refuse_rows(model: "Model") -> None:
+    """Refuse to write a log-likelihood a row where there is none, before any work."""
+    if not (model.fitted.only_bounds or model.fitted.draws_from_noise):
+        return
+    try:
+        model.row_values(None)
+    except InputError as error:
+        fix = ("leave it out, or fit a normalized model: ", Option("model", "made"))
+        raise InputError(error.expected, error.came, Option("out"), fix) from None
+
+
+def _named(data: Sequence[str]) -> str:
+    more = f" and {len(data) - 1} more" if len(data) > 1 else ""
+    return f"{data[0]}{more}"
 
 
 def _relative(model: "Model", data: str, wild: str, out: Path | None, console: Console) -> None:
@@ -181,19 +239,3 @@ def render(data: str, found: "LogLikelihood", skipped: int, noun: str = "rows") 
 
 def _number(value: Any) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
-
-
-def _each_row(model: "Model", given: "Given") -> Any:
-    """One log-likelihood a row, as a table; where there is none this is refused, before the long work."""
-    import polars as pl
-
-    from concrete_score.data import as_frame
-
-    try:
-        scores = model.score_samples(given)
-    except InputError as error:
-        if error.where:
-            raise
-        fix = ("leave it out, or fit a normalized model: ", Option("model", "made"))
-        raise InputError(error.expected, error.came, Option("out"), fix) from None
-    return as_frame(pl.DataFrame({"row": given.rows.kept.numpy(), "log_likelihood": scores}))

@@ -18,7 +18,6 @@ from concrete_score.cli.console import (
     FILE_OPTIONS,
     Console,
     common_options,
-    data_argument,
     data_dir_option,
     examples,
     reading_options,
@@ -35,6 +34,7 @@ from concrete_score.defaults import (
     LEAST_STEPS,
     LR,
     MODEL,
+    MOST_HELD_OUT,
     MOST_STEPS,
     OBJECTIVE,
     ROUNDS,
@@ -61,14 +61,18 @@ if TYPE_CHECKING:
         "csm fit digits --out runs/digits --threads 2",
         "csm fit mnist --out runs/mnist --minutes 60 --set model.width=64",
         "csm fit mnist --out runs/paper --objective noisy --set model.head=raw --set noise=binarized_gaussian",
+        "csm fit sales/ --out runs/sales",
         "csm fit clinic.csv --out runs/clinic --resume",
     )
 )
-@data_argument
+@click.argument("data", metavar="DATA…", nargs=-1, required=True)
 @click.option("--out", metavar="RUN", required=True, type=click.Path(path_type=Path), help="The run directory.")
 @click.option("--valid", metavar="FILE", help="Held-out rows; a named set brings its own.")
 @click.option(
-    "--valid-fraction", metavar="F", type=float, help=f"Share of rows held out without --valid; {VALID_FRACTION}."
+    "--valid-fraction",
+    metavar="F",
+    type=float,
+    help=f"Share of rows held out without --valid; {VALID_FRACTION}, at most {MOST_HELD_OUT:,} rows.",
 )
 @click.option("--model", metavar="M", help=f"A name of 'csm list models'; {MODEL}, or {IMAGE_MODEL} for images.")
 @click.option(
@@ -97,6 +101,12 @@ if TYPE_CHECKING:
     multiple=True,
     help="Also send the measurements to a name of 'csm list loggers'; may be repeated.",
 )
+@click.option(
+    "--stream/--no-stream",
+    default=None,
+    help="Whether a table stays on the disk, encoded in RUN.cache; by default where it is too large for memory.",
+)
+@click.option("--keep-cache", is_flag=True, help="Keep RUN.cache after the end; removed, it costs encoding again.")
 @click.option("--no-report", is_flag=True, help="Do not write RUN/report.html at the end.")
 @unknown_option
 @data_dir_option
@@ -110,26 +120,32 @@ def fit(
     tensorboard: bool,
     loggers: tuple[str, ...],
     no_report: bool,
+    keep_cache: bool,
     **given: Any,
 ) -> None:
     """Learn a model of DATA: a file (CSV, TSV, Parquet, .data, .npy, .npz), '-' for CSV on standard input, or a name.
+
+    Several files of the same columns, or a folder of them, are one table. A table too large for memory stays on the
+    disk: its rows are encoded once into RUN.cache, which is removed at the end.
 
     Arrays of shape (N, H, W) in .npy or .npz, IDX files, and the names digits and mnist are images: bits, or --levels
     grey levels. What is not given is chosen, and reported. RUN/report.html is the run for reading, in any browser.
 
     Ctrl-C saves and prints the command to continue. To train in N processes, start it by torchrun:
-    torchrun --nproc-per-node N -m concrete_score fit DATA --out RUN
+    torchrun --nproc-per-node N --no-python csm fit DATA --out RUN
     """
     device = console.use_torch()
+    from concrete_score import caches
     from concrete_score.training.processes import rank
 
     console = console if rank() == 0 else replace(console, quiet=True)
     loggers = tuple(dict.fromkeys(("tensorboard", *loggers) if tensorboard else loggers))
     continue_command = _continue_command(out, loggers=loggers, **given)
+    given["cache"] = out.with_name(f"{out.name}.cache")
     with ExitStack() as stack:
         with _reported_once():
             listening = _find_loggers(loggers)
-            job = _prepare(console, out, resume, given)
+            job = _prepare(console, out, resume, given, device)
             _say_columns(job, console)
             if rank() == 0:
                 stack.enter_context(locked(out))
@@ -141,6 +157,8 @@ def fit(
             _print_result(job, run, found, console, continue_command)
             if not no_report:
                 _write_report(job, run, found, device, console)
+            if not keep_cache:
+                caches.remove(given["cache"])
         elif found.ended.why == "interrupted":
             sys.exit(INTERRUPTED)
 
@@ -160,37 +178,40 @@ def _create(job: "Job", out: Path, force: bool, device: Any) -> "Run":
     It is begun only when all processes have looked at the directory: a slower one would find it occupied.
     """
     from concrete_score import runs
-    from concrete_score.training.processes import connect, rank, world_size
+    from concrete_score.training.processes import connect, world_size
 
     if world_size() == 1:
         return job.create(out, force=force)
-    fabric = connect(device)
-    fabric.barrier()
-    if rank() == 0:
+    processes = connect(device)
+    processes.barrier()
+    if processes.rank == 0:
         job.create(out, force=force)
-    fabric.barrier()
-    if rank() > 0:
+    processes.barrier()
+    if processes.rank > 0:
         job.run = runs.open(out)
     return job.create(out)
 
 
-def _prepare(console: Console, out: Path, resume: bool, given: dict[str, Any]) -> "Job":
+def _prepare(console: Console, out: Path, resume: bool, given: dict[str, Any], device: Any) -> "Job":
     """The job of a command line: all that can be wrong is found here, before anything is written."""
     from concrete_score import fitting, runs
-    from concrete_score.training.processes import world_size
+    from concrete_score.training import processes
 
-    if given["data"] == "-" and world_size() > 1:
+    if "-" in given["data"] and processes.world_size() > 1:
         fix = "save it to a file first"
         raise InputError("a file that every process can read", "standard input", Option("data"), fix)
     if resume and not runs.exists(out):
         console.say(f"{out}: nothing to resume, a new run")
         resume = False
-    stored = runs.open(out) if resume else None
+    own = processes.restarted() and runs.exists(out) and runs.open(out).launch == processes.job()
+    if own and not resume:
+        console.say(f"{out}: begun by this job before it was started anew; going on from its last checkpoint")
+    stored = runs.open(out) if resume or own else None
     if stored is None and not console.force:
         runs.refuse_occupied(out)
     request = _request(given, console.seed if stored is None or was_given("seed") else None)
     if stored is None:
-        return fitting.prepare(request, say=console.say)
+        return fitting.prepare(request, say=console.say, device=device)
     with runs.untrusted(stored):
         _ = stored.codec, stored.recipe, stored.settings
     return fitting.prepare(request, stored, console.say)
@@ -221,8 +242,10 @@ def _request(given: dict[str, Any], seed: int | None) -> "Request":
     training = {name: given[name] for name in SETTINGS}
     if "seed" not in settings or was_given("seed"):
         training["seed"] = seed
-    named = ("data", "valid", "valid_fraction", "unknown", "data_dir", "reading")
+    named = ("data", "valid", "valid_fraction", "unknown", "data_dir", "reading", "stream", "cache")
     pieces = {name: given[name] for name in PIECES}
+    (only, *more) = given["data"]
+    given = {**given, "data": [only, *more] if more else only}
     return Request(**{name: given[name] for name in named}, pieces=pieces, training=training, settings=settings)
 
 
@@ -333,18 +356,20 @@ def _write_report(job: "Job", run: "Run", found: "Fit", device: Any, console: Co
 
 def _continue_command(
     out: Path,
-    data: str,
+    data: tuple[str, ...],
     valid: str | None,
     data_dir: str | None,
     reading: dict[str, Any],
     loggers: tuple[str, ...],
+    stream: bool | None,
     **others: Any,
 ) -> str:
     """What to type to continue; what the columns are is kept in the run, how a file is read is not."""
     repeated = [("--valid", valid), ("--data-dir", data_dir), *((f"--{name}", reading[name]) for name in FILE_OPTIONS)]
     repeated += [("--logger", name) for name in loggers]
     options = [word for name, value in repeated if value is not None for word in (name, value)]
-    return shlex.join(["csm", "fit", data, *options, "--out", str(out), "--resume"])
+    options += {True: ["--stream"], False: ["--no-stream"], None: []}[stream]
+    return shlex.join(["csm", "fit", *data, *options, "--out", str(out), "--resume"])
 
 
 @contextmanager
@@ -383,7 +408,7 @@ def _reported_once() -> "Iterator[None]":
 @contextmanager
 def _peers(continue_command: str) -> "Iterator[None]":
     """A process that dies breaks the connection: the others report it in one line, with the command to continue."""
-    from concrete_score.training.processes import rank, world_size
+    from concrete_score.training.processes import first_to_tell, rank, world_size
 
     try:
         yield
@@ -393,11 +418,12 @@ def _peers(continue_command: str) -> "Iterator[None]":
         broken = any(word in str(error) for word in ("onnection", "gloo", "NCCL", "peer", "Broken pipe"))
         if not broken:
             raise
-        click.echo(
-            f"error: process {rank()} lost another process of this job; the run is whole up to its last checkpoint,"
-            f" continue with torchrun … -m concrete_score {continue_command.removeprefix('csm ')}",
-            err=True,
-        )
+        if first_to_tell():
+            click.echo(
+                f"error: process {rank()} lost another process of this job; the run is whole up to its last checkpoint,"
+                f" continue with torchrun … --no-python {continue_command}",
+                err=True,
+            )
         # An orderly exit would wait for the process that died.
         sys.stderr.flush()
         os._exit(FAILED)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import polars as pl
 
 from concrete_score.codecs.cells import Column
-from concrete_score.codecs.columns import AMOUNT, ColumnCells
+from concrete_score.codecs.columns import AMOUNT, ColumnCells, Quick
 from concrete_score.codecs.conditions import Condition
 from concrete_score.codecs.numbers import Number
 from concrete_score.codecs.ranges import Allowed
@@ -61,6 +61,10 @@ class Amount(Number):
         """``log g_b(v)`` of each cell's number on the grid ``(N,)``; 0 where there is none."""
         return super().log_inside(_undressed(column, self.spelling))
 
+    def quick(self, cells: pl.Series) -> Quick | None:
+        """Texts are undressed one by one."""
+        return None
+
     def allowed(self, conditions: Sequence[Condition]) -> Allowed:
         """The intervals of grid points that all conditions allow; their numbers may be written as in the column."""
         bare = [replace(each, values=tuple(_bare(pl.Series(each.values), self.spelling))) for each in conditions]
@@ -83,4 +87,4 @@ def _undressed(column: ColumnCells, spelling: Spelling) -> Column:
     """The same cells as plain numbers."""
     texts = column.distinct if column.distinct.dtype == pl.String else column.distinct.cast(pl.String)
     bare = pl.concat([_bare(texts.rename(column.name), spelling), pl.Series(column.name, [None], dtype=pl.String)])
-    return Column(bare.gather(pl.Series(column.codes)), column.na)
+    return Column(bare.gather(pl.Series(column.codes)), column.na, weights=column.weights)

@@ -52,6 +52,8 @@ class Codec(ABC):
     """What one calls the sites."""
     precise: ClassVar[bool] = True
     """Whether answers are computed in double precision: what a row gets then does not depend on the rows beside it."""
+    by_rows: ClassVar[bool] = False
+    """Whether each example is encoded and filled by itself, so that part of the data has the states it has in all."""
     has_grid: ClassVar[bool] = False
     """Whether examples can be looked at side by side, as `grid` draws them."""
     from_noise: ClassVar[bool] = False
@@ -381,13 +383,20 @@ def kept_rows(unknown: Array, blank: Array, where: str, noun: str) -> Array:
     """Positions of the rows that are neither skipped nor dropped ``(N',)``.
 
     Raises:
-        InputError: no row is left.
+        NothingLeft: no row is left.
     """
     kept: Array = np.flatnonzero(~(unknown | blank))
     if not len(kept):
-        came = f"none: {int(unknown.sum())} with unknown values, {int(blank.sum())} with blanks"
-        raise InputError(f"{noun} to use", came, where=where)
+        raise NothingLeft(int(unknown.sum()), int(blank.sum()), where, noun)
     return kept
+
+
+class NothingLeft(InputError):
+    """All rows were skipped or dropped: so many of them for an unknown value, so many for a blank."""
+
+    def __init__(self, unknown: int, blank: int, where: str, noun: str) -> None:
+        self.unknown, self.blank = unknown, blank
+        super().__init__(f"{noun} to use", f"none: {unknown} with unknown values, {blank} with blanks", where=where)
 
 
 def all_observed(rows: int, sites: int) -> Tensor:

@@ -42,19 +42,51 @@ class Column:
         cells: as they came; null, NaN, the empty text and ``na`` are blank.
         na: texts that mean a blank cell.
         typed: whether text is known to be text; otherwise it means numbers where all of it reads so.
+        weights: as how many rows each cell counts ``(N,)``; 1 by default.
+        total: rows of the table, where the cells are a sample of them.
 
     >>> column = Column(pl.Series("a", ["10", "9", "NA"]), ["NA"])
     >>> column.kind, column.values, column.blanks
     ('integer', (9, 10), 1)
     """
 
-    def __init__(self, cells: pl.Series, na: Sequence[str] = (), typed: bool = False) -> None:
+    def __init__(
+        self,
+        cells: pl.Series,
+        na: Sequence[str] = (),
+        typed: bool = False,
+        weights: Array | None = None,
+        total: int | None = None,
+    ) -> None:
         self.name, self.na, self.typed, self._stored = cells.name, tuple(na), typed, cells.dtype
+        self.weights, self._total = weights, total
         # A data frame's own Enum may declare values that no row has; they are no more values here than a Categorical's.
         self.cells = _plain(cells.cast(pl.String) if typed and cells.dtype == pl.Enum else cells)
 
+    @classmethod
+    def of_frame(cls, frame: Frame, name: str, na: Sequence[str]) -> "Column":
+        """A column of a table; where the table is a sample of a larger one, by what is known of all rows."""
+        cells, census = frame.table[name], frame.census
+        if census is None:
+            return cls(cells, na, frame.typed)
+        if name in census.tallies:
+            values, counts = census.tallies[name]
+            return cls(values.alias(name), na, frame.typed, counts)
+        return cls(pl.concat([cells, census.ends[name]]), na, frame.typed, total=census.rows)
+
+    def hiding(self, words: Sequence[str]) -> "Column":
+        """The same cells, of which more texts mean a blank."""
+        return Column(self.cells, (*self.na, *words), self.typed, self.weights, self._total)
+
     def __len__(self) -> int:
-        return len(self.cells)
+        if self._total is not None:
+            return self._total
+        return len(self.cells) if self.weights is None else int(self.weights.sum())
+
+    @property
+    def drawn(self) -> int | None:
+        """How many rows of the table are looked at, where not all are."""
+        return None if self._total is None else len(self.cells)
 
     @cached_property
     def fractions(self) -> Array | None:
@@ -70,6 +102,10 @@ class Column:
                 return None
             if not (numbers != numbers.floor()).any():
                 return None
+        return self._as_floats(numbers)
+
+    def _as_floats(self, numbers: pl.Series) -> Array:
+        """Numbers with NaN where they are blank, or declared so ``(N,)``."""
         found: Array = numbers.fill_null(float("nan")).to_numpy()
         hidden = [float(word) for word in self.na if re.match(NUMBER_PATTERN, word)]
         return np.where(np.isin(found, hidden), np.nan, found) if hidden else found
@@ -84,6 +120,9 @@ class Column:
     @cached_property
     def whole(self) -> Array | None:
         """Every cell as int64, 0 where blank ``(N,)``, if all are whole; otherwise None."""
+        if self.cells.dtype == pl.Int64:  # as they are, without looking for the distinct ones
+            plain: Array = self.cells.fill_null(0).to_numpy()
+            return plain
         if self.kind != INTEGER:
             return None
         values = np.array([0 if v is None else v for v in spelled(self.distinct, INTEGER)], dtype=np.int64)
@@ -117,10 +156,12 @@ class Column:
     @cached_property
     def blanks(self) -> int:
         """How many cells are blank."""
-        if self.fractions is not None:
-            return int(np.isnan(self.fractions).sum())
-        counts = np.bincount(self.codes, minlength=len(self.distinct) + 1)
-        return int(counts[np.append(self._hidden, True)].sum())
+        if self.fractions is not None or self.cells.dtype == pl.Int64:
+            blank = np.isnan(self.numbers)
+            found = int(blank.sum() if self.weights is None else self.weights[blank].sum())
+        else:
+            found = int(self._counts[np.append(self._hidden, True)].sum())
+        return found if self._total is None else round(found * self._total / len(self.cells))
 
     @cached_property
     def known(self) -> pl.Series:
@@ -130,8 +171,14 @@ class Column:
     @cached_property
     def counts(self) -> Array:
         """How many cells have each of the values in `known` ``(V,)``."""
-        found: Array = np.bincount(self.codes, minlength=len(self.distinct) + 1)[:-1][~self._hidden]
+        found: Array = self._counts[:-1][~self._hidden]
         return found
+
+    @property
+    def _counts(self) -> Array:
+        """How many cells have each of the values in `distinct`, and last how many are blank."""
+        found = np.bincount(self.codes, self.weights, minlength=len(self.distinct) + 1)
+        return found if self.weights is None else np.rint(found).astype(np.int64)
 
     @property
     def temporal(self) -> bool:
@@ -141,8 +188,8 @@ class Column:
     @cached_property
     def kind(self) -> str:
         """``text``, ``integer``, ``boolean``, or ``number`` if not all are whole."""
-        if self.fractions is not None:
-            return NUMBER
+        if self.fractions is not None or self.cells.dtype == pl.Int64:
+            return NUMBER if self.fractions is not None else INTEGER
         return TEXT if self.typed and self.known.dtype == pl.String else _kind(self.known)
 
     @cached_property
@@ -164,6 +211,8 @@ class Column:
         """Every cell as float64; NaN where blank or not a number ``(N,)``."""
         if self.fractions is not None:
             return self.fractions
+        if self.cells.dtype == pl.Int64:
+            return self._as_floats(self.cells.cast(pl.Float64))
         numbers = np.where(self._hidden, np.nan, as_numbers(self.distinct))
         found: Array = np.append(numbers, np.nan)[self.codes]
         return found
@@ -291,9 +340,8 @@ def as_rows(columns: Sequence[Array], kind: Any) -> Array:
     return rows
 
 
-def log_inside(column: SiteColumn, cells: Column, codes: Array, rows: int) -> Array:
+def with_unseen(column: SiteColumn, codes: Array, inside: Array | None, rows: int) -> Array:
     """``log P(cell | the site's value)`` of each cell, of a value never seen what is reserved for it ``(N,)``."""
-    inside = column.log_inside(cells)
     seen = np.full(len(codes), column.log_seen) if inside is None else inside + column.log_seen
     return np.where(codes == UNSEEN, column.log_unseen(rows), np.where(codes == BLANK, 0.0, seen))
 
@@ -326,7 +374,7 @@ def row_weights(frame: Frame, name: str, kept: torch.Tensor) -> torch.Tensor | N
     if wrong.any():
         row = int(kept[int(wrong.argmax())])
         came = repr(frame.table[name][row])
-        where = f"{frame.where}: row {row}, column {name!r}"
+        where = f"{frame.where}: row {frame.first + row}, column {name!r}"
         raise InputError("a weight, a number from 0 on", came, where, ("correct it, or leave out ", Option("weight")))
     if not numbers.any():
         raise InputError("some weight above 0", "none", f"{frame.where}: column {name!r}")

@@ -8,9 +8,10 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from math import log, log1p
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import polars as pl
@@ -32,6 +33,8 @@ EXACT = float(2**53)
 INTEGER_PATTERN = r"^-?(0|[1-9][0-9]*)(\.0*)?$"
 NUMBER_PATTERN = r"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
+_SPAN = 2**16
+"""Whole numbers that lie closer together are looked up in a table."""
 UNKNOWN, BLANK = -1, -2
 """In the place of a site's value: a value never seen in training, and no value at all."""
 _TYPES: Mapping[str, Any] = {TEXT: pl.String, INTEGER: pl.Int64, BOOLEAN: pl.Boolean, BINS: pl.String}
@@ -64,6 +67,15 @@ class ColumnCells(Protocol):
     def temporal(self) -> bool: ...
     @property
     def counts(self) -> Array: ...
+    @property
+    def weights(self) -> Array | None: ...
+
+
+class Quick(NamedTuple):
+    """Cells all of which are known: their values, in any integers, and ``log P(cell | value)``, None for 0 ``(N,)``."""
+
+    codes: Array
+    log_inside: Array | None
 
 
 class SiteColumn(ABC):
@@ -115,6 +127,13 @@ class SiteColumn(ABC):
     def encode(self, column: ColumnCells) -> Array:
         """Every cell's value ``(N,)``, UNKNOWN or BLANK where there is none."""
         return np.append(self.lookup(column.distinct, column.na), self.blank_place)[column.codes]
+
+    def quick(self, cells: pl.Series) -> "Quick | None":
+        """What `encode` and `log_inside` give, of typed cells all of which are plainly known; None of any others.
+
+        A few passes over the cells, whatever they are, where the general way looks for the distinct ones.
+        """
+        return None
 
     def decode(
         self, codes: Array, rng: np.random.Generator | None = None, conditions: Sequence[Condition] = ()
@@ -199,6 +218,52 @@ class Categories(SiteColumn):
         """The values as they stand in a table; a blank is None."""
         return (*self.values, None) if self.blank else self.values
 
+    def quick(self, cells: pl.Series) -> "Quick | None":
+        if cells.null_count():
+            return None
+        if self.kind == BOOLEAN and cells.dtype == pl.Boolean and len(self.values) == 2:
+            return Quick(cells.cast(pl.UInt8).to_numpy(), None)
+        if self.kind == TEXT and cells.dtype == pl.String:
+            if self._by_hash is None:
+                found = cells.cast(pl.Enum(list(map(str, self.values))), strict=False)
+                return None if found.null_count() else Quick(found.to_physical().to_numpy(), None)
+            shift, table, expected = self._by_hash
+            hashes = cells.hash().to_numpy()
+            slots = hashes >> shift
+            return Quick(np.take(table, slots), None) if (np.take(expected, slots) == hashes).all() else None
+        if self.kind == INTEGER and cells.dtype.is_integer() and self._by_number is not None:
+            low, table = self._by_number
+            places = np.take(table, cells.cast(pl.Int64).to_numpy() - low, mode="clip")
+            return None if places.min() < 0 else Quick(places, None)
+        return None
+
+    @cached_property
+    def _by_hash(self) -> tuple[Any, Array, Array] | None:
+        """The place of each text by the first bits of its hash, as many as tell all texts apart; and its whole hash.
+
+        None where that takes more than `_SPAN` places. Another text has one of these hashes with probability 2^-64.
+        """
+        hashes = pl.Series(self.values, dtype=pl.String).hash().to_numpy()
+        for bits in range(1, _SPAN.bit_length()):
+            shift = np.uint64(64 - bits)
+            slots = hashes >> shift
+            if len(np.unique(slots)) == len(slots):
+                table, expected = np.zeros(2**bits, dtype=np.int32), np.zeros(2**bits, dtype=np.uint64)
+                table[slots], expected[slots] = np.arange(len(slots)), hashes
+                expected[np.setdiff1d(np.arange(2**bits), slots)] = ~hashes[0]  # as good as none
+                return shift, table, expected
+        return None
+
+    @cached_property
+    def _by_number(self) -> tuple[int, Array] | None:
+        """The number before the least value, and the place of each from there on; UNKNOWN in the gaps."""
+        low, high = int(self.values[0]), int(self.values[-1])
+        if high - low >= _SPAN or abs(low) >= EXACT:
+            return None
+        table = np.full(high - low + 3, UNKNOWN, dtype=np.int32)
+        table[np.array([int(value) for value in self.values]) - low + 1] = np.arange(len(self.values))
+        return low - 1, table
+
     def lookup(self, values: pl.Series, na: tuple[str, ...]) -> Array:
         known: dict[Value | None, int] = {value: place for place, value in enumerate(self.values)}
         places = [known.get(value, UNKNOWN) for value in spelled(values, self.kind)]
@@ -244,7 +309,7 @@ class Bins(SiteColumn):
     @classmethod
     def fit(cls, column: ColumnCells, count: int, blank: bool, where: str) -> "Bins":
         """At most ``count`` ranges that hold about equally many rows."""
-        return cls(column.name, quantile_edges(column.numbers, count, where), blank)
+        return cls(column.name, quantile_edges(column.numbers, count, where, column.weights), blank)
 
     @property
     def natives(self) -> tuple[Value | None, ...]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from concrete_score.codecs.columns import DATE, UNKNOWN, ColumnCells, SiteColumn, Value
+from concrete_score.codecs.columns import DATE, UNKNOWN, ColumnCells, Quick, SiteColumn, Value
 from concrete_score.codecs.conditions import GIVEN, Condition
 from concrete_score.codecs.numbers import Number
 from concrete_score.codecs.ranges import Allowed, Histogram, intervals, meet
@@ -61,7 +61,8 @@ class Date(SiteColumn):
         stamps = moments.fill_null(0).to_numpy()
         step = next(each for each in _STEPS if not (stamps[known] % each).any())
         keys, seen = np.append(stamps // step, 0)[column.codes], np.append(known, False)[column.codes]
-        number = Number.fit(column.name, keys[seen], 0, ranges, blank=blank)
+        counts = None if column.weights is None else column.weights[seen]
+        number = Number.fit(column.name, keys[seen], 0, ranges, counts=counts, blank=blank)
         return cls(number, found.forms[0], step, found.what, column.temporal, found.forms[1:])
 
     @classmethod
@@ -140,6 +141,13 @@ class Date(SiteColumn):
         moments = self._parsed(column.distinct.cast(pl.String))
         each = np.where(moments.is_null().to_numpy(), 0.0, self.number.log_points(self._keys(moments)))
         return np.append(each, 0.0)[column.codes]
+
+    def quick(self, cells: pl.Series) -> Quick | None:
+        """Stored days, without writing them as texts."""
+        if cells.dtype != pl.Date or self.what != "date" or not self.typed or cells.null_count():
+            return None
+        days = cells.to_physical().to_numpy().astype(np.int64)
+        return self.number.quick_keys(days * (_STEPS[0] // self.step))
 
     def decode(
         self, codes: Array, rng: np.random.Generator | None = None, conditions: Sequence[Condition] = ()

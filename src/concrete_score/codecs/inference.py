@@ -18,7 +18,7 @@ An array without column names holds states: its whole numbers are categories as 
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -136,8 +136,7 @@ class TableOptions:
         names = [name for name in dict.fromkeys(columns or frame.names) if name not in left_out]
         if not names:
             raise InputError("at least one column", "none", where=frame.where)
-        table = frame.table if names == frame.table.columns else frame.table.select(names)
-        return Frame(table, frame.form, frame.where, frame.named)
+        return frame if names == frame.table.columns else replace(frame, table=frame.table.select(names))
 
     def blanks(self, frame: Frame) -> tuple[str, ...]:
         """The texts that mean a blank cell of this table."""
@@ -172,7 +171,7 @@ class Judged(NamedTuple):
 
 
 def infer_columns(frame: Frame, options: TableOptions) -> Inferred:
-    """The kind of every column of a table.
+    """The kind of every column of a table; of a sample of one, by what is known of all its rows.
 
     Raises:
         InputError: blank cells that may be neither; columns that cannot be what they were said to be, all in one
@@ -180,8 +179,8 @@ def infer_columns(frame: Frame, options: TableOptions) -> Inferred:
     """
     na = options.blanks(frame)
     _refuse_constants(frame, options, na)
-    columns = [Column(series, na, frame.typed) for series in frame.table]
-    if all(column.blanks == len(frame) for column in columns):
+    columns = [Column.of_frame(frame, name, na) for name in frame.names]
+    if all(column.blanks == len(column) for column in columns):
         raise _all_blank(frame)
     faults: list[tuple[str, str, Option]] = []
     found: list[Judged] = []
@@ -209,7 +208,11 @@ def infer_columns(frame: Frame, options: TableOptions) -> Inferred:
             frame, {c.name: c.blanks for c, each in zip(columns, found, strict=True) if each.kind in sites}, fix_blanks
         )
     aside = tuple(each.kind for each in found if isinstance(each.kind, AsideColumn))
-    joined = join_cells(sites, (kind.encode(column) for column, kind in pairs))
+    # Which values occur together is told by rows, not by counts of each column's own.
+    rows = (
+        column if frame.census is None else Column(frame.table[column.name], na, frame.typed) for column, _ in pairs
+    )
+    joined = join_cells(sites, (kind.encode(column) for column, kind in zip(rows, sites, strict=True)))
     why = tuple((c.name, each.why) for c, each in zip(columns, found, strict=True))
     return Inferred(tuple(joined), aside, why, tuple(note for each in found for note in each.notes))
 
@@ -219,7 +222,7 @@ def _refuse_constants(frame: Frame, options: TableOptions, na: Collection[str]) 
 
     A cell counts as blank here only where it certainly is; what is let pass is judged later.
     """
-    if options.column or options.bins:
+    if options.column or options.bins or frame.census is not None:
         return
     blanks, seen = frozenset(("", *na)) if not frame.typed else frozenset(("",)), False
     for series in frame.table:
@@ -277,7 +280,7 @@ def _judge(column: Column, at: int, frame: Frame, options: TableOptions, usual: 
 
 
 def _inferred(column: Column, at: int, blank: bool, frame: Frame, options: TableOptions) -> Judged:
-    values, rows = len(column.known), len(frame) - column.blanks
+    values, rows = len(column.known), int(column.counts.sum())
     distinct = values == rows and rows >= _ROWS and not blank and frame.named
     most = options.max_categories or MAX_CATEGORIES
     if column.kind == BOOLEAN:
@@ -297,7 +300,12 @@ def _inferred(column: Column, at: int, blank: bool, frame: Frame, options: Table
     if count is not None:
         return Judged(_binned(column, count, blank, frame), f"cut into {count} ranges, as asked for")
     kind = "whole numbers" if column.kind == INTEGER else "numbers"
-    return Judged(Number.of(column, blank=blank), f"{values:,} different {kind}")
+    return Judged(Number.of(column, blank=blank), f"{values:,} different {kind}{_among(column)}")
+
+
+def _among(column: Column) -> str:
+    """What a number of different values refers to, where not all rows were looked at."""
+    return "" if column.drawn is None else f" in {column.drawn:,} rows of {len(column):,}"
 
 
 def _measured(column: Column, blank: bool) -> Judged | None:
@@ -308,7 +316,7 @@ def _measured(column: Column, blank: bool) -> Judged | None:
         return None
     if (amount := Amount.of(column, blank=blank)) is not None:
         example = column.known[0]
-        return Judged(amount, f"{len(column.known):,} different numbers written like {example}")
+        return Judged(amount, f"{len(column.known):,} different numbers{_among(column)} written like {example}")
     return _but_for_words(column, blank)
 
 
@@ -328,8 +336,9 @@ def _but_for_words(column: Column, blank: bool) -> Judged | None:
     odd = [count for text, count in zip(words, column.counts[~like], strict=True) if text not in SPELLINGS]
     if not 1 <= len(words) <= FEW_WORDS or sum(odd) > STRAY * column.counts.sum():
         return None
-    rest = Column(column.cells, (*column.na, *words), column.typed)
-    found = Judged(Number.of(rest, blank=blank), f"{len(rest.known):,} different numbers") if rest.numeric else None
+    rest, found = column.hiding(words), None
+    if rest.numeric:
+        found = Judged(Number.of(rest, blank=blank), f"{len(rest.known):,} different numbers{_among(rest)}")
     found = found or _measured(rest, blank)
     if found is None or not isinstance(found.kind, SiteColumn):
         return None
@@ -348,9 +357,10 @@ def _text(column: Column, at: int, blank: bool, distinct: bool, most: int) -> Ju
         return Judged(_category(column, blank), f"{values} texts")
     pooled = Pooled.of(column, most, max(5, rows // 1000), blank)
     if not pooled.values:
-        return Judged(FreeText.of(column, at), f"{values:,} texts, none of them frequent: left aside, drawn back")
-    why = f"{values:,} texts: the {len(pooled.values)} frequent ones stay, the rest is pooled and drawn back"
-    return Judged(pooled, why)
+        why = f"{values:,} texts{_among(column)}, none of them frequent: left aside, drawn back"
+        return Judged(FreeText.of(column, at), why)
+    kept = f"the {len(pooled.values)} frequent ones stay, the rest is pooled and drawn back"
+    return Judged(pooled, f"{values:,} texts{_among(column)}: {kept}")
 
 
 def _counts_rows(column: Column) -> bool:
@@ -373,7 +383,7 @@ def _category(column: Column, blank: bool) -> Categories:
 
 def _constant(column: Column, at: int) -> Constant:
     if column.whole is not None:
-        return Constant(column.name, at, int(column.whole[0]))
+        return Constant(column.name, at, int(column.values[0]))
     return Constant(column.name, at, column.known[0])
 
 

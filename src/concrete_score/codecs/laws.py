@@ -48,14 +48,27 @@ class Law(NamedTuple):
     """Whether a piece is one point that stands out ``(P,)``."""
 
 
-def learn_law(keys: Array) -> Law:
-    """The law of the grid points ``keys`` ``(N,)``.
+def count_values(values: Array, weights: Array | None = None) -> tuple[Array, Array]:
+    """The different values, ascending, and how many there are of each; a value may count as several ``(N,)``.
+
+    >>> [each.tolist() for each in count_values(np.array([3, 1, 3]), np.array([1, 5, 2]))]
+    [[1, 3], [5, 3]]
+    """
+    if weights is None:
+        found, counts = np.unique(values, return_counts=True)
+        return found, counts
+    found, inverse = np.unique(values, return_inverse=True)
+    return found, np.rint(np.bincount(inverse, weights)).astype(np.int64)
+
+
+def learn_law(keys: Array, weights: Array | None = None) -> Law:
+    """The law of the grid points ``keys`` ``(N,)``, each of which may count as several rows.
 
     >>> law = learn_law(np.array([0] * 500 + list(range(1000, 3000))))
     >>> law.starts[law.single].tolist(), law.rows[law.single].round().tolist()
     ([0], [500.0])
     """
-    values, counts = np.unique(keys, return_counts=True)
+    values, counts = count_values(keys, weights)
     low, high = int(values[0]), int(values[-1])
     if high - low < POINTS:
         every = np.arange(low, high + 1)

@@ -20,7 +20,16 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from concrete_score.codecs.columns import NUMBER, NUMBER_PATTERN, UNKNOWN, ColumnCells, SiteColumn, Value, reserve_of
+from concrete_score.codecs.columns import (
+    NUMBER,
+    NUMBER_PATTERN,
+    UNKNOWN,
+    ColumnCells,
+    Quick,
+    SiteColumn,
+    Value,
+    reserve_of,
+)
 from concrete_score.codecs.conditions import GIVEN, Condition
 from concrete_score.codecs.ranges import (
     LIMIT,
@@ -35,6 +44,9 @@ from concrete_score.codecs.ranges import (
 )
 from concrete_score.data.frame import Array
 from concrete_score.errors import InputError
+
+_BITS = 14
+"""Bits of a bucket's number: so many buckets stay in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -80,22 +92,21 @@ class Number(SiteColumn):
         digits: int = 0,
         ranges: int | None = None,
         *,
+        counts: Array | None = None,
         decimal: bool = False,
         blank: bool = False,
     ) -> "Number":
-        """The cells of a column whose observed cells are the grid points ``keys`` ``(N,)``."""
-        starts, cells, weights = (tuple(each.tolist()) for each in cut(keys, ranges))
+        """The cells of a column whose observed cells are the grid points ``keys`` ``(N,)``, each in so many rows."""
+        starts, cells, weights = (tuple(each.tolist()) for each in cut(keys, ranges, counts))
         return cls(name, digits, starts, cells, weights, (int(keys.min()), int(keys.max())), decimal, blank)
 
     @classmethod
     def of(cls, column: ColumnCells, ranges: int | None = None, blank: bool = False) -> "Number":
         """The kind of a column of numbers, on the grid found in its cells."""
-        numbers = column.numbers[np.isfinite(column.numbers)]
-        digits = grid_digits(np.unique(numbers))
-        keys = _keys(column, digits)
-        return cls.fit(
-            column.name, keys[np.isfinite(column.numbers)], digits, ranges, decimal=column.decimal, blank=blank
-        )
+        finite = np.isfinite(column.numbers)
+        digits = grid_digits(np.unique(column.numbers[finite]))
+        keys, counts = _keys(column, digits)[finite], None if column.weights is None else column.weights[finite]
+        return cls.fit(column.name, keys, digits, ranges, counts=counts, decimal=column.decimal, blank=blank)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], blank: bool, where: str) -> "Number":
@@ -200,6 +211,27 @@ class Number(SiteColumn):
     def log_inside(self, column: ColumnCells) -> Array:
         """``log g_b(v)`` of each cell's number on the grid ``(N,)``; 0 where there is none."""
         return np.where(np.isfinite(column.numbers), self.log_points(self.keys(column)), 0.0)
+
+    def quick(self, cells: pl.Series) -> Quick | None:
+        """Numbers by their bucket of the training range; those of a bucket with several pieces one by one."""
+        if cells.null_count() or not cells.dtype.is_numeric() or cells.dtype.is_decimal():
+            return None
+        return self.quick_keys(_quick_keys(cells, self.digits))
+
+    def quick_keys(self, keys: Array | None) -> Quick | None:
+        """The same of grid points ``(N,)``."""
+        if keys is None:
+            return None
+        shift, codes, log_points = self._buckets
+        # The bucket before the first, and the one after the last, are for all that lies beyond.
+        bucket = keys - (self.span[0] - (1 << shift))
+        if shift:
+            bucket >>= shift
+        inside, found = np.take(log_points, bucket, mode="clip"), np.take(codes, bucket, mode="clip")
+        if found.min() < 0:
+            unsure = np.flatnonzero(found < 0)
+            inside[unsure], found[unsure] = self.log_points(keys[unsure]), self.cell_of(keys[unsure])
+        return Quick(found, inside)
 
     def decode(
         self, codes: Array, rng: np.random.Generator | None = None, conditions: Sequence[Condition] = ()
@@ -394,6 +426,18 @@ class Number(SiteColumn):
     def _piece(self, keys: Array) -> Array:
         return np.searchsorted(self._starts, keys, side="right").clip(1) - 1
 
+    @cached_property
+    def _buckets(self) -> tuple[int, Array, Array]:
+        """The training range in at most 2^14 equal buckets: the power of two that they are wide, and of each its cell
+        and ``log g`` of its points; the cell is -1 where a piece begins inside, and in the outermost places.
+        """
+        low, high = self.span
+        shift = max(0, (high - low).bit_length() - _BITS)
+        first = low + (np.arange(((high - low) >> shift) + 1, dtype=np.int64) << shift)
+        piece, last = self._piece(first), self._piece(np.minimum(first + ((1 << shift) - 1), high))
+        codes = np.pad(np.where(piece == last, self._cells[piece], -1), 1, constant_values=-1)
+        return shift, codes.astype(np.int16 if self.size < 2**15 else np.int64), np.pad(self._log_point[piece], 1)
+
     def cell_of(self, keys: Array) -> Array:
         """The cell of each grid point ``(N,)``."""
         return self._cells[self._piece(keys)]
@@ -471,9 +515,29 @@ def _keys(column: ColumnCells, digits: int) -> Array:
         most = LIMIT // 10**digits
         exact: Array = column.whole.clip(-most, most) * 10**digits
         return exact
-    scaled = np.nan_to_num(column.numbers * 10.0**digits, nan=0.0, posinf=float(LIMIT), neginf=-float(LIMIT))
-    found: Array = np.rint(scaled.clip(-float(LIMIT), float(LIMIT))).astype(np.int64)
+    scaled = column.numbers * 10.0**digits
+    np.nan_to_num(scaled, copy=False, nan=0.0, posinf=float(LIMIT), neginf=-float(LIMIT))
+    np.rint(np.clip(scaled, -float(LIMIT), float(LIMIT), out=scaled), out=scaled)
+    found: Array = scaled.astype(np.int64)
     return found
+
+
+def _quick_keys(cells: pl.Series, digits: int) -> Array | None:
+    """The grid points of numbers without blanks ``(N,)``; None where some need a closer look."""
+    values = cells.to_numpy()
+    if cells.dtype.is_integer() and digits >= 0:
+        least, largest = int(values.min()), int(values.max())
+        if max(-least, largest) > LIMIT // 10**digits:
+            return None
+        found: Array = values.astype(np.int64, copy=False)
+        return found if digits == 0 else found * 10**digits
+    scaled = values.astype(np.float64, copy=False) * 10.0**digits
+    with np.errstate(over="ignore", invalid="ignore"):
+        # None is as large as 2^53 then, beyond which floats skip whole numbers; NaN and infinities fail it too.
+        if not scaled @ scaled < 2.0**106:
+            return None
+    keys: Array = np.rint(scaled, out=scaled).astype(np.int64)
+    return keys
 
 
 def _spell(key: int, digits: int) -> str:

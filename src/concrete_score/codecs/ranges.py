@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from concrete_score.codecs.laws import PRIOR, learn_law
+from concrete_score.codecs.laws import PRIOR, count_values, learn_law
 from concrete_score.data.frame import Array
 from concrete_score.errors import InputError
 
@@ -37,7 +37,7 @@ class Histogram(NamedTuple):
     """``P(range | cell)`` ``(B, V)``: times the probabilities of the cells, those of the ranges."""
 
 
-def cut(keys: Array, ranges: int | None = None) -> tuple[Array, Array, Array]:
+def cut(keys: Array, ranges: int | None = None, weights: Array | None = None) -> tuple[Array, Array, Array]:
     """The pieces of a column whose observed cells are the grid points ``keys`` ``(N,)``.
 
     Pieces are where the law inside a cell is even (`learn_law`), and beyond the training range ever wider ones of ever
@@ -48,12 +48,14 @@ def cut(keys: Array, ranges: int | None = None) -> tuple[Array, Array, Array]:
     Args:
         keys: whole numbers within `LIMIT`.
         ranges: how many, atoms apart; the square root of the rows by default.
+        weights: as how many rows each key counts ``(N,)``; 1 by default.
 
     Returns:
         Of each piece its first grid point, ascending, its cell, and its weight.
     """
-    law = learn_law(keys)
-    wanted = ranges or int(np.clip(round(len(keys) ** 0.5), LEAST_RANGES, MOST_RANGES))
+    law = learn_law(keys, weights)
+    rows = len(keys) if weights is None else int(weights.sum())
+    wanted = ranges or int(np.clip(round(rows**0.5), LEAST_RANGES, MOST_RANGES))
     low, high = int(law.starts[0]), law.end - 1
     below, above = _tail(low, high, up=False), _tail(low, high, up=True)
     starts = np.concatenate([below[0], law.starts, above[0]])
@@ -136,7 +138,7 @@ def intervals(operator: str, keys: Sequence[tuple[int, int]]) -> Allowed:
     return tuple((a, b) for a, b in found if a <= b)
 
 
-def quantile_edges(numbers: Array, count: int, where: str) -> tuple[float, ...]:
+def quantile_edges(numbers: Array, count: int, where: str, weights: Array | None = None) -> tuple[float, ...]:
     """Edges ``e_0 < … < e_k`` of at most ``count`` ranges ``[e_i, e_{i+1})``, the last one closed.
 
     Each inner edge parts two neighboring observed numbers, those whose place in the sorted data is nearest to its
@@ -146,6 +148,7 @@ def quantile_edges(numbers: Array, count: int, where: str) -> tuple[float, ...]:
     Args:
         numbers: ``(N,)``; NaN and infinities are passed over.
         count: at least 2.
+        weights: as how many rows each number counts ``(N,)``; 1 by default.
 
     Raises:
         InputError: fewer than two different numbers.
@@ -157,7 +160,8 @@ def quantile_edges(numbers: Array, count: int, where: str) -> tuple[float, ...]:
     >>> quantile_edges(np.array([0.0] * 90 + [1.0, 2.5] * 5), 10, "visits")
     (0.0, 1.0, 2.5)
     """
-    values, counts = np.unique(numbers[np.isfinite(numbers)], return_counts=True)
+    finite = np.isfinite(numbers)
+    values, counts = count_values(numbers[finite], None if weights is None else weights[finite])
     if len(values) < 2:
         raise InputError("two different numbers or more", str(len(values)), where=where, fix="drop the column")
     below = np.cumsum(counts)[:-1]

@@ -15,7 +15,6 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from concrete_score.comparison.findings import LEVEL, Finding, Part, Task, percent, probability
 from concrete_score.comparison.tables import HOLDOUT, REAL, SYNTHETIC, Tables
@@ -37,6 +36,8 @@ def copies(task: Task) -> Part:
 
 
 def _against_holdout(tables: Tables, hits: int) -> dict[str, Any]:
+    from scipy import stats  # half a second that no fit needs to wait for
+
     real, synthetic, holdout = tables.row_ids
     n, m = tables.rows[SYNTHETIC], tables.rows[HOLDOUT]
     chance = int(np.isin(holdout, real).sum())

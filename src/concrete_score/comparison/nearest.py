@@ -14,7 +14,6 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from concrete_score.comparison.copies import TESTS
 from concrete_score.comparison.findings import LEVEL, Finding, Part, Task, percent, probability
@@ -120,6 +119,8 @@ class _Nearest(NamedTuple):
 
 def _closest(asked: tuple[Array, Array], pool: tuple[Array, Array], real: int, task: Task) -> _Nearest:
     """The nearest rows of the pool, whose first ``real`` rows are real, a block at a time."""
+    from scipy.spatial.distance import cdist
+
     size, rows = len(pool[0]), len(asked[0])
     step = max(1, _BLOCK // size)
     distance, share, counts = np.empty((rows, 2)), np.empty(rows), np.zeros(size)

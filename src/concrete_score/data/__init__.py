@@ -10,3 +10,6 @@ from concrete_score.data.frame import Frame as Frame
 from concrete_score.data.frame import as_frame as as_frame
 from concrete_score.data.images import Images as Images
 from concrete_score.data.sequences import Sequences as Sequences
+from concrete_score.data.streams import Stream as Stream
+from concrete_score.data.streams import stream_batches as stream_batches
+from concrete_score.data.streams import stream_files as stream_files

@@ -52,6 +52,8 @@ class Text(NamedTuple):
 
     data: bytes
     notes: tuple[tuple[Part, ...], ...] = ()
+    encoding: str = "utf-8"
+    """What the rest of a longer file is to be decoded by."""
 
 
 def as_utf8(data: bytes, where: str, encoding: str | None = None) -> Text:
@@ -74,21 +76,66 @@ def as_utf8(data: bytes, where: str, encoding: str | None = None) -> Text:
     """
     if not data:
         raise InputError("a table", "an empty file", where=where, fix="give one with a header and rows")
-    refuse_large(_memory(data), where)
+    refuse_large(text_memory(data), where)
     if encoding is not None:
-        return Text(_recoded(data, check_encoding(encoding), where))
+        name = check_encoding(encoding)
+        return Text(_recoded(data, name, where), encoding=name)
     for mark, name in _MARKS:
         if data.startswith(mark):
             text = _recoded(data[len(mark) :], name, where)
-            return Text(text, ((f"read as {_NAMES[name]}, by its byte-order mark",),))
+            return Text(text, ((f"read as {_NAMES[name]}, by its byte-order mark",),), name)
     if b"\x00" in data:
         return _without_mark(data, where)
     return Text(data) if _is_utf8(data) else _of_one_byte(data, where)
 
 
-def _memory(data: bytes) -> int:
-    """About how many bytes a text takes with its cells and lines."""
-    if len(data) < _SMALL:
+class Recoder:
+    """The rest of a long file as UTF-8, block after block, in the encoding that its beginning has.
+
+    Args:
+        encoding: as `Text.encoding` has it.
+        where: what to call the file in messages.
+
+    >>> rest = Recoder("utf-16-le", "t.csv")
+    >>> rest("é".encode("utf-16-le")[:1], lines=0) + rest("é".encode("utf-16-le")[1:], lines=0, last=True)
+    b'\\xc3\\xa9'
+    """
+
+    def __init__(self, encoding: str, where: str) -> None:
+        self.encoding, self.where = encoding, where
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+
+    def __call__(self, block: bytes, lines: int, last: bool = False) -> bytes:
+        """The next block; ``lines`` of the file came before it.
+
+        Raises:
+            InputError: bytes that the encoding does not have, or a zero; the line is named.
+        """
+        waiting = self._decoder.getstate()[0]
+        try:
+            found = block if not waiting and block.isascii() and self._plain else self._decoder.decode(block, last)
+        except UnicodeError as error:
+            at = getattr(error, "start", 0)
+            line = lines + (waiting + block)[:at].count(b"\n") + 1
+            came = f"byte 0x{(waiting + block)[at]:02x}" if waiting + block else "half a character"
+            fix = ["save the file as UTF-8", ("name its encoding with ", Option("encoding"))]
+            name = _NAMES.get(self.encoding, self.encoding)
+            raise InputError(f"{name} text", came, f"{self.where}: line {line}", fix) from None
+        text = found if isinstance(found, bytes) else found.encode()
+        if b"\x00" in text:
+            line = lines + text[: text.index(b"\x00")].count(b"\n") + 1
+            raise InputError("text", "a binary file (byte 0x00)", f"{self.where}: line {line}")
+        return text
+
+    @property
+    def _plain(self) -> bool:
+        """Whether a character of ASCII is its own byte."""
+        return self.encoding in ("utf-8", "cp1252", "iso8859-1", "ascii")
+
+
+def text_memory(data: bytes, small: int = _SMALL) -> int:
+    """About how many bytes a text takes with its cells and lines; a ``small`` one need not be estimated."""
+    if len(data) < small:
         return len(data)
     cells = sum(data.count(mark) for mark in (b",", b";", b"\t", b"|", b" "))
     return 2 * len(data) + _CELL * cells + _LINE * data.count(b"\n")
@@ -177,7 +224,7 @@ def _without_mark(data: bytes, where: str) -> Text:
         if len(data) % 2 == 0 and len(data) >= _SHORTEST and high >= 0.5 and low <= 0.02:
             found = _recoded(data, name, where)
             if not _CONTROLS.search(found):
-                return Text(found, (("read as UTF-16, by its zero bytes",),))
+                return Text(found, (("read as UTF-16, by its zero bytes",),), name)
     _refuse_zeros(data, where)
     return Text(data)
 
@@ -204,7 +251,8 @@ def _of_one_byte(data: bytes, where: str) -> Text:
         shown = word.group() if len(word.group()) <= _SHOWN else f"{word.group()[:_SHOWN]}…"
         line = text.count("\n", 0, word.start()) + 1
         seen = f", so that line {line} has {shown!r}"
-    return Text(text.encode(), ((f"read as {name}{seen}; if that is wrong, add ", Option("encoding", "NAME")),))
+    notes = ((f"read as {name}{seen}; if that is wrong, add ", Option("encoding", "NAME")),)
+    return Text(text.encode(), notes, "cp1252")  # which has all that Latin-1 has, but for its control characters
 
 
 def _damaged(data: bytes) -> int | None:

@@ -1,4 +1,4 @@
-"""File formats, one value each: which endings it has, how it is read and how it is written.
+"""File formats, one value each: which endings it has, how it is read, as a whole or in parts, and how it is written.
 
 A format that reads gives a data object (a `Frame`, `Images`, or another with the attributes ``kind`` and ``where``);
 its ``kind`` names the codec that takes it. A format that writes is given the parts of one data object. New ones are
@@ -23,13 +23,15 @@ from typing import Any
 import numpy as np
 
 from concrete_score import registry
-from concrete_score.data.frame import Array, Form, Frame, frame_of_array
+from concrete_score.data.frame import Array, Form, frame_of_array
 from concrete_score.data.images import MASK, Images, grid_png, read_idx
-from concrete_score.data.parquet import read_parquet
+from concrete_score.data.parquet import read_parquet, stored_groups, stream_parquet
+from concrete_score.data.pieces import estimated_memory as text_size
 from concrete_score.data.sequences import read_a2m, read_fasta, read_text, write_fasta, write_text
+from concrete_score.data.spool import write_parquet
 from concrete_score.data.text import TextTable, read_arff
 from concrete_score.errors import InputError, Option
-from concrete_score.files import DAMAGED, atomic, read_bytes, refuse_existing, refuse_large, short
+from concrete_score.files import DAMAGED, atomic, read_bounded, read_bytes, refuse_existing, refuse_large, short
 
 STDIN = "-"
 READING = ("encoding", "header", "separator")
@@ -50,6 +52,9 @@ class Format:
         holds: the kinds of data that it can write.
         packed: whether it may be compressed.
         options: which of the `READING` options its ``read`` takes by name.
+        stream: from a path and its name in messages to the parts of a table, each with the bytes read so far; all of
+            them are what ``read`` gives. None if it is only read as a whole.
+        memory: from a path to about how many bytes its table takes in memory; its size where None.
     """
 
     name: str
@@ -59,6 +64,8 @@ class Format:
     holds: tuple[str, ...] = ("table",)
     packed: bool = True
     options: tuple[str, ...] = ()
+    stream: Callable[..., Iterator[tuple[Any, int]]] | None = None
+    memory: Callable[[Path], int] | None = None
 
 
 def formats() -> dict[str, Format]:
@@ -84,7 +91,7 @@ def read_file(path: str | Path, options: Mapping[str, Any] | None = None, say: S
     [('yes', '40')]
     """
     if str(path) == STDIN:
-        return read(csv, sys.stdin.buffer.read(), "standard input", options=options, say=say)
+        return read(csv, read_bounded(sys.stdin.buffer, "standard input"), "standard input", options=options, say=say)
     path, where = Path(path), str(path)
     try:
         mode = os.stat(path).st_mode
@@ -92,8 +99,8 @@ def read_file(path: str | Path, options: Mapping[str, Any] | None = None, say: S
         raise InputError("an existing file", "none", where=where, fix="check the path") from None
     if stat.S_ISDIR(mode):
         raise InputError("a file", "a folder", where=where, fix="name a file inside it")
-    chosen = _reader(path, plain=not stat.S_ISREG(mode))
-    _check_options(chosen, options, where)
+    chosen = format_of(path, plain=not stat.S_ISREG(mode))
+    check_options(chosen, options, where)
     return read(chosen, read_bytes(path), where, beside=path, options=options, say=say)
 
 
@@ -110,14 +117,14 @@ def read(
         raise InputError("a format that can be read", chosen.name, where=where)
     if not content:
         raise InputError("data", "an empty file", where=where, fix="give a file with a header and rows")
-    found = chosen.read(content, where, **_check_options(chosen, options, where))
+    found = chosen.read(content, where, **check_options(chosen, options, where))
     for note in getattr(found, "notes", ()):
         say((f"note: {where}: ", *note))
     labelled = getattr(found, "with_labels_beside", None)
     return found if labelled is None or beside is None else labelled(beside)
 
 
-def _check_options(chosen: Format, options: Mapping[str, Any] | None, where: str) -> dict[str, Any]:
+def check_options(chosen: Format, options: Mapping[str, Any] | None, where: str) -> dict[str, Any]:
     """The options that were given.
 
     Raises:
@@ -188,7 +195,7 @@ def writer_of(path: Path, kind: str, form: str = "csv") -> tuple[Format, bool]:
     raise InputError(f"an output ending in {', '.join(endings)}", repr(path.name), str(path), "choose one of these")
 
 
-def _reader(path: Path, *, plain: bool) -> Format:
+def format_of(path: Path, *, plain: bool) -> Format:
     """The format of a path's ending; a ``plain`` stream without one is CSV."""
     ending, packed = _ending(path)
     known = [each for each in formats().values() if each.read is not None]
@@ -302,8 +309,9 @@ def _write_npz(parts: Iterator[Any], file: Any) -> None:
     np.savez_compressed(file, **_arrays(parts))  # type: ignore[arg-type]
 
 
-def _write_parquet(parts: Iterator[Frame], file: Any) -> None:
-    Frame.join(parts).table.write_parquet(file)
+def _parquet_size(path: Path) -> int:
+    packed = path.suffix.lower() == ".gz"  # which is read as a whole, and checked then
+    return 0 if packed else sum(group.size for group in stored_groups(path, str(path)))
 
 
 def _write_png(parts: Iterator[Images], file: Any) -> None:
@@ -320,11 +328,11 @@ def _read_idx(data: bytes, where: str) -> Images:
 
 
 CSV, TSV, DATA = TextTable("csv"), TextTable("tsv", "\t"), TextTable("data", header=False)
-csv = Format("csv", (".csv",), CSV.read, CSV.write, options=READING)
-tsv = Format("tsv", (".tsv",), TSV.read, TSV.write, options=READING)
-data = Format("data", (".data",), DATA.read, DATA.write, options=READING)
+csv = Format("csv", (".csv",), CSV.read, CSV.write, options=READING, stream=CSV.stream, memory=text_size)
+tsv = Format("tsv", (".tsv",), TSV.read, TSV.write, options=READING, stream=TSV.stream, memory=text_size)
+data = Format("data", (".data",), DATA.read, DATA.write, options=READING, stream=DATA.stream, memory=text_size)
 arff = Format("arff", (".arff",), read_arff, options=READING[:1])
-parquet = Format("parquet", (".parquet",), read_parquet, _write_parquet)
+parquet = Format("parquet", (".parquet",), read_parquet, write_parquet, stream=stream_parquet, memory=_parquet_size)
 npy = Format("npy", (".npy",), _read_npy, _write_npy, ("table", "image"))
 npz = Format("npz", (".npz",), _read_npz, _write_npz, ("table", "image"), packed=False)
 idx = Format("idx", ("ubyte", ".idx"), _read_idx)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +54,23 @@ class Form:
         return cls(kind, dtype)
 
 
+class Tally(NamedTuple):
+    """The different values of a column, a blank among them, and how many rows have each."""
+
+    values: pl.Series
+    counts: Array
+
+
+class Census(NamedTuple):
+    """What is known of all rows of a table that some rows were drawn from (`data.census`)."""
+
+    rows: int
+    tallies: Mapping[str, Tally]
+    """Of the columns that have few enough values for all of them to be counted, by name."""
+    ends: Mapping[str, pl.Series]
+    """Of the others, values that the sample may lack: the least, the largest, and the most finely written."""
+
+
 @dataclass(frozen=True, eq=False)
 class Frame:
     """A table: its cells, the form it came in, and what to call it in messages.
@@ -71,6 +88,10 @@ class Frame:
     """Whether the names of the columns came with the data; if not, columns are known by their place."""
     notes: tuple[Any, ...] = ()
     """What was noticed about the file, each to be said in a line."""
+    first: int = 0
+    """The number of its first row in the table that it is a part of."""
+    census: Census | None = None
+    """Where the rows are a sample, what is known of the whole table."""
     kind: ClassVar[str] = "table"
 
     @property
@@ -169,9 +190,11 @@ class Frame:
 
     @classmethod
     def join(cls, parts: Iterable["Frame"]) -> "Frame":
-        """The parts of one table, at least one, below each other."""
+        """The parts of one table, at least one, below each other; in the wider type where a column has two."""
         frames = list(parts)
-        return replace(frames[0], table=pl.concat([frame.table for frame in frames])) if len(frames) > 1 else frames[0]
+        if len(frames) == 1:
+            return frames[0]
+        return replace(frames[0], table=pl.concat([frame.table for frame in frames], how="vertical_relaxed"))
 
 
 def as_frame(data: Any, where: str = "data") -> Frame:

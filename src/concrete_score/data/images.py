@@ -90,7 +90,8 @@ class Images:
     def take(self, rows: slice | Array) -> "Images":
         """Some of the images."""
         labels, blank = (None if each is None else each[rows] for each in (self.labels, self.blank))
-        return replace(self, pixels=self.pixels[rows], labels=labels, blank=blank)
+        more = {name: values[rows] for name, values in self.more.items()}
+        return replace(self, pixels=self.pixels[rows], labels=labels, blank=blank, more=more)
 
     def frame(self) -> Frame:
         """A table with a column a pixel, called ``row,column``."""

@@ -344,21 +344,23 @@ def records(
     >>> list(records('a,b\\n"1, 2",3\\n', ",", "t.csv")), list(records(" 1   2\\n10  3\\n", " ", "t.data"))
     ([['a', 'b'], ['1, 2', '3']], [['1', '2'], ['10', '3']])
     """
-    found = _spaced(text, where) if separator == SPACES else _separated(text, separator, where, padded)
-    for line, cells in found:
+    read = _spaced if separator == SPACES else _separated
+    for line, cells in read(text, separator, where, padded, skipped):
         if width is not None and len(cells) != width:
             fix = "correct that line; a cell that holds the separator needs double quotes"
             kind = "" if separator == "," else f" separated by {NAMES.get(separator, 'mark')}s"
             raise InputError(
-                f"{width} cells{kind}, as on the first line", str(len(cells)), f"{where}: line {line + skipped}", fix
+                f"{width} cells{kind}, as on the first line", str(len(cells)), f"{where}: line {line}", fix
             )
         yield cells
 
 
-def _separated(text: str, separator: str, where: str, padded: bool) -> Iterator[tuple[int, list[str]]]:
+def _separated(
+    text: str, separator: str, where: str, padded: bool, skipped: int = 0
+) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=padded)
     while True:
-        line = reader.line_num + 1
+        line = skipped + reader.line_num + 1
         try:
             cells = next(reader, None)
         except csv.Error as error:
@@ -370,8 +372,8 @@ def _separated(text: str, separator: str, where: str, padded: bool) -> Iterator[
             yield line, [cell.rstrip(" ") for cell in cells] if padded else cells
 
 
-def _spaced(text: str, where: str) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(io.StringIO(text, newline=None), start=1):
+def _spaced(text: str, separator: str, where: str, padded: bool, skipped: int = 0) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(io.StringIO(text, newline=None), start=skipped + 1):
         line = line.removesuffix("\n")
         if not _LINE.fullmatch(line):
             came, fix = "a quote that does not enclose a cell", "check the quotes on that line"

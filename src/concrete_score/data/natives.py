@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from concrete_score.data.frame import DRAW, Array
+from concrete_score.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ def put_back(data: Any, names: Collection[str], before: pl.DataFrame, after: pl.
     [(1, b'x'), (2, b'y')]
     """
     library = library_of(data)
-    assert library is not None
+    if library is None:
+        raise InputError("a data frame of a known library", type(data).__name__, where="data")
     times = draws or 1
     cells = {name: _changed(before[name], after[name], times) for name in before.columns}
     filled = {

@@ -6,11 +6,14 @@ numbers of values must add up to the number of rows.
 """
 
 import io
+import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -20,6 +23,8 @@ from concrete_score.files import DAMAGED, refuse_large, short
 
 _MAGIC = b"PAR1"
 _DEEPEST = 32
+CELLS, MOST = 2**22, 2**28
+"""Of a part the cells, and of a row group that is read as a whole the unpacked bytes, about."""
 _READING = Lock()
 
 
@@ -29,26 +34,105 @@ def read_parquet(data: bytes, where: str) -> Frame:
     Raises:
         InputError: not Parquet, damaged, too large, or a column that holds lists, structures or bytes.
     """
-    if len(data) < 12 or data[:4] != _MAGIC or data[-4:] != _MAGIC:
-        raise InputError("a Parquet file", "other bytes", where=where, fix=DAMAGED)
-    try:
-        size = _stated_size(data)
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InputError("a Parquet file", "a damaged one (sizes that do not add up)", where, DAMAGED) from None
-    refuse_large(size, where)
+    refuse_large(sum(group.size for group in row_groups(data, where)), where)
+    return _frame(lambda: pl.read_parquet(io.BytesIO(data), use_statistics=False, hive_partitioning=False), where)
+
+
+def stream_parquet(path: Path, where: str, *, cells: int = CELLS, most: int = MOST) -> Iterator[tuple[Frame, int]]:
+    """The same table in parts, and how many bytes of the file hold each and those before it.
+
+    Several small row groups are read at once, and a large one is divided: up to ``most`` bytes of pages are unpacked
+    whole, beyond that the reader is asked for some of its rows at a time.
+
+    Args:
+        path: the file.
+        where: what to call it in messages.
+        cells: of one part, about.
+        most: unpacked bytes of a row group that is read as a whole.
+
+    Raises:
+        InputError: as `read_parquet`; too large is what makes even one part too large.
+    """
+    groups = stored_groups(path, where)
+    scan = pl.scan_parquet(path, use_statistics=False, hive_partitioning=False, glob=False)
+    width = max((group.columns for group in groups), default=1)
+    size, first, read = max(1, cells // width), 0, 0
+    for together in _batched(groups, size):
+        rows, unpacked = (sum(each) for each in zip(*((g.rows, g.size) for g in together), strict=True))
+        step = rows if unpacked <= most else size
+        refuse_large(unpacked * min(step, rows) // max(1, rows), where, "rows")
+        for start in range(0, rows, step):
+            wanted = scan.slice(first, min(step, rows - start))
+            whole = _frame(wanted.collect, where)
+            read += round(sum(g.packed for g in together) * len(whole) / max(1, rows))
+            for at in range(0, len(whole), size):
+                part = replace(whole, table=whole.table.slice(at, size), first=first + at)
+                yield part, read
+            first += len(whole)
+
+
+def _batched(groups: "Sequence[RowGroup]", size: int) -> "Iterator[list[RowGroup]]":
+    """Neighboring row groups, together of about ``size`` rows unless one alone has more."""
+    batch: list[RowGroup] = []
+    for group in groups:
+        if batch and sum(each.rows for each in batch) + group.rows > size:
+            yield batch
+            batch = []
+        batch.append(group)
+    if batch:
+        yield batch
+
+
+def _frame(read: Callable[[], pl.DataFrame], where: str) -> Frame:
+    """What polars reads of a file whose sizes add up."""
     try:
         with _without_panics():
-            table = pl.read_parquet(io.BytesIO(data), use_statistics=False, hive_partitioning=False)
+            table = read()
     # A damaged file can stop polars in many ways; its panic is not even an Exception.
     except (Exception, pl.exceptions.PanicException) as error:
         raise InputError("a Parquet file", f"a damaged one ({short(error)})", where=where, fix=DAMAGED) from None
     pools: dict[Any, Any] = {series.name: series.dtype for series in table if series.dtype in (pl.Categorical, pl.Enum)}
     try:
         # By way of text: a damaged file can hold numbers of categories that it has no words for.
-        plain = table.cast(dict.fromkeys(pools, pl.String)).cast(pools)
+        plain = table.cast(dict.fromkeys(pools, pl.String)).cast(pools) if pools else table
         return Frame(as_frame(plain, where).table, Form("parquet"), where)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise InputError("columns of categories", short(error), where=where, fix=DAMAGED) from None
+
+
+class RowGroup(NamedTuple):
+    """A row group, as its footer and pages state it."""
+
+    rows: int
+    columns: int
+    size: int
+    """Bytes that its cells take once unpacked."""
+    packed: int
+    """Bytes in the file."""
+
+
+def row_groups(data: Any, where: str) -> list[RowGroup]:
+    """The row groups of a file's content, bytes or a mapped file.
+
+    Raises:
+        InputError: not Parquet, or damaged.
+    """
+    if len(data) < 12 or data[:4] != _MAGIC or data[-4:] != _MAGIC:
+        raise InputError("a Parquet file", "other bytes", where=where, fix=DAMAGED)
+    try:
+        return _row_groups(data)
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError, RecursionError):
+        raise InputError("a Parquet file", "a damaged one (sizes that do not add up)", where, DAMAGED) from None
+
+
+def stored_groups(path: Path, where: str) -> list[RowGroup]:
+    """The row groups of a file, which is mapped rather than read."""
+    if path.suffix.lower() == ".gz":
+        raise InputError("a Parquet file that can be read in parts", "a compressed one", where, "unpack it first")
+    if path.stat().st_size == 0:
+        raise InputError("data", "an empty file", where=where, fix="give a file with rows")
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return row_groups(content, where)
 
 
 @contextmanager
@@ -70,8 +154,8 @@ def _without_panics() -> Iterator[None]:
             os.close(nowhere)
 
 
-def _stated_size(data: bytes) -> int:
-    """The bytes that all pages together are said to take once unpacked.
+def _row_groups(data: Any) -> list[RowGroup]:
+    """What footer and pages state.
 
     Raises:
         ValueError, IndexError, KeyError, TypeError: the file contradicts itself.
@@ -81,16 +165,17 @@ def _stated_size(data: bytes) -> int:
     if body < 4:
         raise ValueError("footer")
     footer, _ = _Thrift(data, len(data) - 8).struct(body)
-    total, groups = 0, footer.get(4, [])
+    groups = footer.get(4, [])
     if footer[3] != sum(group[3] for group in groups):
         raise ValueError("rows")
+    found = []
     for group in groups:
-        for column in group[1]:
-            total += _column_size(data, body, column[3], group[3])
-    return total
+        sizes = [_column_size(data, body, column[3], group[3]) for column in group[1]]
+        found.append(RowGroup(group[3], len(sizes), sum(sizes), sum(column[3][7] for column in group[1])))
+    return found
 
 
-def _column_size(data: bytes, end: int, chunk: dict[int, Any], rows: int) -> int:
+def _column_size(data: Any, end: int, chunk: dict[int, Any], rows: int) -> int:
     """The unpacked bytes of one column chunk; its pages hold a value for each row."""
     start = min(offset for offset in (chunk.get(9), chunk.get(11)) if offset)
     stop = start + chunk[7]
@@ -114,7 +199,7 @@ def _column_size(data: bytes, end: int, chunk: dict[int, Any], rows: int) -> int
 class _Thrift:
     """Structures of Thrift's compact protocol as ``{field: value}``."""
 
-    def __init__(self, data: bytes, end: int) -> None:
+    def __init__(self, data: Any, end: int) -> None:
         self.data, self.end, self.at = data, end, 0
 
     def struct(self, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
@@ -156,7 +241,8 @@ class _Thrift:
         if not 0 <= self.at < self.end:
             raise IndexError("end")
         self.at += 1
-        return self.data[self.at - 1]
+        found: int = self.data[self.at - 1]
+        return found
 
     def _varint(self) -> int:
         value = shift = 0

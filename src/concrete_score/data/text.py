@@ -7,9 +7,10 @@ A file that does not pass is read again by Python's strict `csv`, which either s
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -17,6 +18,7 @@ import polars as pl
 from concrete_score.data.encoding import as_utf8
 from concrete_score.data.frame import Form, Frame, unique_names
 from concrete_score.data.layout import BLANKS, SPACES, Layout, Note, notice, outside_quotes, records
+from concrete_score.data.pieces import BLOCK, pieces
 from concrete_score.errors import InputError, Option
 
 _HEADS = (2**16, 2**19, 2**22)
@@ -66,16 +68,59 @@ class TextTable:
         Raises:
             InputError: empty, binary, of no known encoding, ragged or without rows; the line is named.
         """
-        data, notes = as_utf8(data, where, encoding)
+        data, notes, _ = as_utf8(data, where, encoding)
         layout = notice(*_head(data), Layout(self.separator, self.header), separator, header)
         data = layout.table(data)
-        table = _read(data, layout, where)
+        table = _cells(data, _names_of(data, layout, where), layout, where)
         if not len(table):
             raise InputError("a table with rows", "a header alone", where=where, fix="add rows below the header")
         if layout.separator == ";":
             table, more = _with_decimal_points(table)
             layout = replace(layout, notes=(*layout.notes, *more))
         return Frame(table, Form(self.kind), where, named=layout.header, notes=(*notes, *layout.notes))
+
+    def stream(
+        self,
+        path: Path,
+        where: str,
+        *,
+        encoding: Any = None,
+        header: Any = None,
+        separator: Any = None,
+        block: int = BLOCK,
+    ) -> Iterator[tuple[Frame, int]]:
+        """The same table in parts, and how many bytes of the file were read for each and those before it.
+
+        Encoding and layout are noticed in the first block. All parts together are what `read` gives, unless a later
+        block contradicts the first, which is refused.
+
+        Raises:
+            InputError: as `read`; or decimal commas in some blocks of a column that others show to be text.
+        """
+        layout, names, commas = Layout(), tuple[str, ...](), _DecimalCommas()
+
+        def look(data: bytes, more: bool) -> Layout:
+            nonlocal layout
+            head, cut = _head(data)
+            layout = notice(head, cut or more, Layout(self.separator, self.header), separator, header)
+            return layout
+
+        first, notes = 0, tuple[Note, ...]()
+        for piece in pieces(path, where, encoding, look, block):
+            data, here = piece.data, replace(layout, header=False, skipped=piece.lines)
+            if not names:
+                data, here, notes = layout.table(data), layout, (*piece.notes, *layout.notes)
+                names = _names_of(data, layout, where)
+            table = _cells(data, names, here, where)
+            if layout.separator == ";":
+                table, more = commas.points(table, where)
+                notes = (*notes, *more)
+            if len(table):
+                frame = Frame(table, Form(self.kind), where, named=layout.header, notes=notes, first=first)
+                yield frame, piece.read
+                first, notes = first + len(table), ()
+        if not first:
+            raise InputError("a table with rows", "a header alone", where=where, fix="add rows below the header")
 
     def write(self, parts: Iterator[Frame], file: Any) -> None:
         """The parts of a table below one another, the names once."""
@@ -90,12 +135,16 @@ def _head(data: bytes) -> tuple[str, bool]:
     return data[:size].decode(errors="ignore"), size < len(data)
 
 
-def _read(data: bytes, layout: Layout, where: str) -> pl.DataFrame:
-    """The cells of a file in a known layout; empty ones are null."""
+def _names_of(data: bytes, layout: Layout, where: str) -> tuple[str, ...]:
+    """The names of a file's columns, or x0, x1, … where it has none."""
     first = _first_record(data, layout, where)
     if not any(first):
         raise InputError("a table", "an empty file", where=where, fix="give one with a header and rows")
-    names = _names(first, where) if layout.header else tuple(f"x{d}" for d in range(len(first)))
+    return _names(first, where) if layout.header else tuple(f"x{d}" for d in range(len(first)))
+
+
+def _cells(data: bytes, names: Sequence[str], layout: Layout, where: str) -> pl.DataFrame:
+    """The cells of a file in a known layout; empty ones are null."""
     # Polars gives empty cells as null, but not those that were quoted or stripped.
     plain = not layout.padded and b'""' not in data
     table = read_quickly(data, names, layout, nulls=plain)
@@ -175,17 +224,55 @@ def _with_decimal_points(table: pl.DataFrame) -> tuple[pl.DataFrame, list[Note]]
     [('3.14', '1,5'), ('-2', '1.5'), ('NA', '2')]
     """
     decimal = _numbers(table, _DECIMAL)
-    known = set(decimal)
-    grouped = [name for name in _numbers(table, _GROUPED, _BOTH) if name not in known]
+    grouped = [name for name in _numbers(table, _GROUPED, _BOTH) if name not in set(decimal)]
+    return _as_points(table, decimal, grouped), _comma_notes(table, {*decimal, *grouped})
+
+
+def _as_points(table: pl.DataFrame, decimal: list[str], grouped: list[str]) -> pl.DataFrame:
     if not decimal and not grouped:
-        return table, []
+        return table
     table = table.with_columns(pl.col(grouped).str.replace_all(".", "", literal=True))
-    table = table.with_columns(pl.col(decimal + grouped).str.replace_all(",", ".", literal=True))
-    known.update(grouped)
+    return table.with_columns(pl.col(decimal + grouped).str.replace_all(",", ".", literal=True))
+
+
+def _comma_notes(table: pl.DataFrame, known: Collection[str]) -> list[Note]:
     changed = [name for name in table.columns if name in known]
+    if not changed:
+        return []
     shown = ", ".join(map(repr, changed[:_SHOWN]))
     more = f" and {len(changed) - _SHOWN} more columns" if len(changed) > _SHOWN else ""
-    return table, [(f"decimal commas are read as points in {shown}{more}",)]
+    return [(f"decimal commas are read as points in {shown}{more}",)]
+
+
+class _DecimalCommas:
+    """`_with_decimal_points` of a table that comes in parts.
+
+    A column may begin with whole numbers, which are the same either way. One that some parts show to be numbers with
+    commas, and others to be text, is refused: nothing tells what the whole column is before all of it was read.
+    """
+
+    def __init__(self) -> None:
+        self._decimal: list[str] | None = None
+        """Columns all of whose cells so far are numbers, if commas are points."""
+        self._grouped: list[str] = []
+        self._changed: set[str] = set()
+
+    def points(self, table: pl.DataFrame, where: str) -> tuple[pl.DataFrame, list[Note]]:
+        """The next part, and what is new about its columns."""
+        before, now = self._decimal, _numbers(table, _DECIMAL, "")
+        if before is None:
+            before = list(table.columns)
+            self._grouped = [name for name in _numbers(table, _GROUPED, _BOTH) if name not in now]
+        able = [name for name in before if name in set(now)]
+        other = [name for name in self._changed if name not in able and name not in self._grouped]
+        other += [name for name in self._grouped if not table[name].str.contains(_GROUPED).all()]
+        if other:
+            expected, fix = f"decimal commas throughout column {other[0]!r}", "write them all in one way"
+            raise InputError(expected, "them in some rows, and text in others", where, fix)
+        decimal = [name for name in able if table[name].str.contains(",", literal=True).any()]
+        new = {*decimal, *self._grouped} - self._changed
+        self._decimal, self._changed = able, self._changed | new
+        return _as_points(table, decimal, self._grouped), _comma_notes(table, new)
 
 
 def _numbers(table: pl.DataFrame, pattern: str, some: str = ",") -> list[str]:
@@ -200,7 +287,7 @@ def _numbers(table: pl.DataFrame, pattern: str, some: str = ",") -> list[str]:
 
 
 def _any_cell(cells: pl.Series, first: list[str | None], pattern: str) -> bool:
-    found = any(cell is not None and re.search(pattern, cell) for cell in first)
+    found = not pattern or any(cell is not None and re.search(pattern, cell) for cell in first)
     return found or (len(cells) > len(first) and bool(cells.str.contains(pattern).any()))
 
 
@@ -225,7 +312,7 @@ def read_arff(data: bytes, where: str, *, encoding: Any = None) -> Frame:
     >>> read_arff(b"@relation r\\n@attribute 'a' {x, y}\\n@attribute b {1, 2}\\n@data\\nx,1\\ny,?\\n", "r.arff").rows()
     [('x', '1'), ('y', None)]
     """
-    text, notes = as_utf8(data, where, encoding)
+    text, notes, _ = as_utf8(data, where, encoding)
     lines = text.decode().splitlines()
     start = next((at for at, line in enumerate(lines) if line.strip().lower() == "@data"), None)
     if start is None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from concrete_score.bench.checks import Check
 from concrete_score.errors import InputError, Option
@@ -24,7 +24,7 @@ class Settings:
         device: where tensors live.
         jobs: how many processes share the units, one thread each.
         store: the folder where finished units are kept; none are if None.
-        force: whether units of another version are replaced, not refused.
+        force: whether units of another version are done again.
         say: takes lines of progress.
     """
 
@@ -68,6 +68,8 @@ class Result:
     settings: Settings
     seconds: float
     findings: Findings
+    units: Mapping[str, int] = field(default_factory=dict)
+    """Version -> how many of the units that are stored it did."""
 
     @property
     def failed(self) -> list[Check]:
@@ -103,7 +105,7 @@ class Result:
         parts = [
             f"# {self.name}",
             f"    {self.command}",
-            f"concrete-score {self.version}, seed {self.settings.seed}, {size}, {self.seconds:.1f} s.",
+            f"concrete-score {self.version}, seed {self.settings.seed}, {size}, {self.seconds:.1f} s.{self._older()}",
             *(f"![{image}]({image}.png)" for image in found.images),
             "## Checks",
             table(["check", "value", "bound", "holds"], checks),
@@ -113,6 +115,11 @@ class Result:
         elif beside:
             parts += ["## The paper and ours", table(["", "paper", "ours"], beside)]
         return "\n\n".join(parts) + "\n"
+
+    def _older(self) -> str:
+        """A sentence on units that another version did."""
+        others = [f"{count} of version {version}" for version, count in self.units.items() if version != self.version]
+        return f" Of {sum(self.units.values())} stored units: {', '.join(others)}." if others else ""
 
     def write(self, folder: Path) -> list[Path]:
         """Write all files into ``folder``, each whole or not at all; the JSON last, as the sign of completeness."""
@@ -131,7 +138,9 @@ class Result:
 
 
 def refuse_others(folder: Path, name: str, version: str, settings: Settings) -> None:
-    """Refuse to write over the results of another version, seed or size, or over a file that is no result.
+    """Refuse to write over the results of another seed or size, or over a file that is no result.
+
+    Those of another version are refused too where the units that they were made of are not stored: they would be lost.
 
     Raises:
         InputError: such a file lies in ``folder``.
@@ -148,26 +157,12 @@ def refuse_others(folder: Path, name: str, version: str, settings: Settings) -> 
         stated, rest = found["version"], (found.get("seed"), found.get("quick"))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         stated, rest = "unknown", (None, None)
-    if stated != version:
-        refuse_version(str(stated)[:60], version, str(path))
+    if stated != version and not (folder / STORE).exists():
+        raise InputError(f"results of version {version}", f"version {str(stated)[:60]}", str(path), fix)
     wanted = (settings.seed, settings.quick)
     if rest != wanted:
         asked, came = (f"seed {seed}, {'quick' if quick else 'full'} size" for seed, quick in (wanted, rest))
         raise InputError(f"results of {asked}", f"some of {came}", str(path), fix)
-
-
-def refuse_version(found: str, version: str, where: str) -> NoReturn:
-    """Say which version was found, and how to go on.
-
-    Raises:
-        InputError: always.
-    """
-    raise InputError(
-        f"results of version {version}",
-        f"version {found}",
-        where=where,
-        fix=[("choose another ", Option("out")), (Option("force", True), " to replace them")],
-    )
 
 
 def _cell(value: Any) -> str:

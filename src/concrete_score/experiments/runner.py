@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from typing import Any
 
 from concrete_score import __version__
 from concrete_score.errors import InputError
-from concrete_score.experiments.result import STORE, Result, Settings, refuse_others, refuse_version
+from concrete_score.experiments.result import STORE, Result, Settings, refuse_others
 from concrete_score.files import finite
 from concrete_score.registry import load
 
@@ -37,8 +38,8 @@ def reproduce(name: str, settings: Settings, out: str | Path = "results", *, for
     """Run one experiment and write its files to ``out/name``.
 
     Raises:
-        InputError: the name is not registered, or ``out/name`` holds results of another version, seed or size, or files
-            of somebody else, and not ``force``.
+        InputError: the name is not registered, or ``out/name`` holds results of another seed or size, or of another
+            version without the units that they were made of, or files of somebody else, and not ``force``.
     """
     run = load("experiments", name)
     folder = Path(out) / name
@@ -46,10 +47,13 @@ def reproduce(name: str, settings: Settings, out: str | Path = "results", *, for
         # Before the work, which may take hours.
         refuse_others(folder, name, __version__, settings)
     start, stored = perf_counter(), replace(settings, store=folder, force=force)
+    older = sum(count for version, count in _versions(stored).items() if version != __version__)
+    if older and not force and settings.say is not None:
+        settings.say(f"{name}: {older} stored units are of another version and count; force does them again")
     findings = run(stored)
     # What was done before an interruption was done all the same.
     seconds = max(perf_counter() - start, spent(stored))
-    result = Result(name, _command(name, settings), __version__, settings, seconds, findings)
+    result = Result(name, _command(name, settings), __version__, settings, seconds, findings, _versions(stored))
     result.write(folder)
     return result
 
@@ -66,7 +70,7 @@ def complete(units: Sequence[Unit], settings: Settings) -> dict[str, dict[str, A
     What is done is appended to the store at once, so that an interrupted experiment goes on from there.
 
     Raises:
-        InputError: a stored unit is of another version and not ``settings.force``, or a line of the store is damaged.
+        InputError: a line of the store is damaged.
 
     >>> complete([Unit("seven", lambda settings: {"value": 7})], Settings())
     {'seven': {'value': 7}}
@@ -90,19 +94,24 @@ def complete(units: Sequence[Unit], settings: Settings) -> dict[str, dict[str, A
 
 
 def stored(units: Sequence[Unit], settings: Settings) -> dict[str, dict[str, Any]]:
-    """The results of those units that were done before, with the same seed, size and options."""
+    """The results of those units that were done before, with the same seed, size and options.
+
+    A version does not say whether a unit's code changed, and a unit may have taken hours: one of another version
+    counts, and the results say of which version it is; with ``settings.force`` it does not, and is done again.
+    """
     lines, found = _lines(settings), {}
     for unit in units:
         line = lines.get(unit.name)
-        if line is None:
-            continue
-        if line["version"] != __version__:
-            if not settings.force:
-                refuse_version(line["version"], __version__, f"{_path(settings)}: {unit.name}")
+        if line is None or (settings.force and line["version"] != __version__):
             continue
         if line["options"] == json.loads(json.dumps(dict(unit.options))):
             found[unit.name] = dict(line["result"])
     return found
+
+
+def _versions(settings: Settings) -> dict[str, int]:
+    """How many of the stored units of this seed and size each version did."""
+    return dict(Counter(str(line["version"]) for line in _lines(settings).values()))
 
 
 def spent(settings: Settings) -> float:

@@ -58,6 +58,45 @@ class LogLikelihood:
         named = {name: getattr(self, name) for name in ("log_likelihood", "lower", "upper", "raise_")}
         return replace(self, **{name: value + shift for name, value in named.items() if value is not None})
 
+    def joined(self, other: "LogLikelihood") -> "LogLikelihood":
+        """The log-likelihood of these rows and others together; what one of them lacks, both lack.
+
+        Means weigh by rows. The sum of squares about the common mean is the sum of both, about their own means, and
+        ``n m / (n + m) (a - b)²`` of the means a and b of n and m rows.
+
+        >>> from concrete_score.targets import pmf
+        >>> a, b, both = (exact(pmf([0.25, 0.75]), rows) for rows in ([[0], [1]], [[1]], [[0], [1], [1]]))
+        >>> joined = a.joined(b)
+        >>> joined.rows, abs(joined.lower - both.lower) < 1e-12, abs(joined.stderr - both.stderr) < 1e-12
+        (3, True, True)
+        """
+        n, m = self.rows, other.rows
+        names = ("log_likelihood", "lower", "upper", "raise_")
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in names}
+        means = {name: None if None in both else (n * both[0] + m * both[1]) / (n + m) for name, both in pairs.items()}
+        known = next((both for both in pairs.values() if None not in both), (0.0, 0.0))
+        squares = self._squares + other._squares + n * m / (n + m) * (known[0] - known[1]) ** 2
+        errors = {
+            name: None if None in both else sqrt((n * both[0]) ** 2 + (m * both[1]) ** 2) / (n + m)
+            for name in ("bound_stderr", "raise_stderr")
+            if (both := (getattr(self, name), getattr(other, name)))
+        }
+        ways = {way: at for at, way in enumerate(("exact", "enumeration", "importance", "variational", "none"))}
+        return LogLikelihood(
+            rows=n + m,
+            sites=self.sites,
+            method=max(self.method, other.method, key=lambda way: ways.get(way, 0)),
+            stderr=None if self.stderr is None or other.stderr is None else sqrt(squares / (n + m - 1) / (n + m)),
+            warnings=tuple(dict.fromkeys((*self.warnings, *other.warnings))),
+            **means,
+            **errors,
+        )
+
+    @property
+    def _squares(self) -> float:
+        """The sum of squares of the rows' values about their mean, by their standard error; 0 of a single row."""
+        return 0.0 if self.stderr is None or self.rows == 1 else self.stderr**2 * self.rows * (self.rows - 1)
+
     @property
     def gap(self) -> float | None:
         """``upper - lower``; None if one of them is missing. Chains' randomness may make it slightly negative."""

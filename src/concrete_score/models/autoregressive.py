@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -19,6 +20,8 @@ from concrete_score.spaces import Space
 
 PRIORS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 """Rows' worth of a simpler conditional that may be mixed into every conditional of a table."""
+COUNTED = 2**16
+"""Rows that are counted at a time."""
 
 
 class Group(NamedTuple):
@@ -152,22 +155,50 @@ class AutoregressiveLayout:
         return torch.tensor([group.width for group in self.groups for _ in range(group.num_sites)])
 
 
-def parents_first(parents: Sequence[Sequence[int]], space: Space) -> list[int]:
+def parents_first(parents: Sequence[Sequence[int]], space: Space, last: Sequence[int] = ()) -> list[int]:
     """An order of the sites in which parents come before their children.
 
+    Args:
+        parents: of each site.
+        space: the sites.
+        last: sites that come as late as can be. From the end, each place goes to the last of them whose children all
+            stand behind it, if there is one.
+
     Raises:
-        InputError: not one list of other sites for each site, or a cycle.
+        InputError: not one list of other sites for each site, or a cycle; or a site that is named twice, or is none.
 
     >>> parents_first([[2], [0], []], Space.bits(3))
     [2, 0, 1]
+    >>> parents_first([[], [], [0], [2]], Space.bits(4), last=[1, 0])
+    [0, 2, 3, 1]
     """
     sites = range(space.num_sites)
     if len(parents) != space.num_sites or any(p not in sites or p == d for d in sites for p in parents[d]):
         raise InputError(f"for each of {space.num_sites} sites a list of other sites", repr(parents), where="parents")
+    if len({*last} & {*sites}) < len(last):
+        raise InputError(f"different sites from 0 to {len(sites) - 1}", repr(list(last)), where="last")
     try:
-        return list(TopologicalSorter({d: sorted(parents[d]) for d in sites}).static_order())
+        order = list(TopologicalSorter({d: sorted(parents[d]) for d in sites}).static_order())
     except CycleError:
         raise InputError("parents without a cycle", repr(parents), where="parents") from None
+    return _delayed(order, parents, last) if last else order
+
+
+def _delayed(order: list[int], parents: Sequence[Sequence[int]], last: Sequence[int]) -> list[int]:
+    """Such an order with some sites as late as can be: from the end, the most wanted of those whose children stand."""
+    wanted = {d: (-1, -place) for place, d in enumerate(order)} | {d: (-2 - k, 0) for k, d in enumerate(last)}
+    children = Counter(p for group in parents for p in set(group))
+    free = [(*wanted[d], d) for d in order if not children[d]]
+    heapify(free)
+    backwards = []
+    while free:
+        *_, d = heappop(free)
+        backwards.append(d)
+        for p in set(parents[d]):
+            children[p] -= 1
+            if not children[p]:
+                heappush(free, (*wanted[p], p))
+    return backwards[::-1]
 
 
 def shrunk(counts: Tensor) -> Tensor:
@@ -222,9 +253,7 @@ class ParentTables(nn.Module):
     table: Tensor
     parent: Tensor
     stride: Tensor
-    site: Tensor
-    width: Tensor
-    first: Tensor
+    begin: Tensor
 
     def __init__(
         self,
@@ -244,34 +273,41 @@ class ParentTables(nn.Module):
             for i, p in enumerate(group):
                 parent[i, d], stride[i, d], size = p, size, size * space.sizes[p]
             self.cells.append(size)
-        columns = layout.columns()
-        begins, total = [], 0
-        for d, size in enumerate(self.cells):
-            begins.append(total)
-            total += size * (columns[d].stop - columns[d].start)
-        outputs = sum(part.stop - part.start for part in columns)
-        site, width, first = (torch.zeros(outputs, dtype=torch.int64) for _ in range(3))
-        for d, part in enumerate(columns):
-            site[part], width[part] = d, part.stop - part.start
-            first[part] = begins[d] + torch.arange(part.stop - part.start)
-        self._begins, self._columns = begins, columns
+        self._columns, self._groups = layout.columns(), layout.groups
+        self._begins, total = [], 0
+        for columns, size in zip(self._columns, self.cells, strict=True):
+            self._begins.append(total)
+            total += size * (columns.stop - columns.start)
+        self._strides = stride.T.tolist()
         self.register_buffer("table", torch.zeros(total, dtype=dtype))
-        rebuilt = {"parent": parent, "stride": stride, "site": site, "width": width, "first": first}
+        # Sorted by size, as the outputs are.
+        rebuilt = {"parent": parent, "stride": stride, "begin": torch.tensor(self._begins)}
         for name, value in rebuilt.items():
-            self.register_buffer(name, value, persistent=False)
+            self.register_buffer(name, value[..., layout.by_size], persistent=False)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Logits ``(N, D) -> (N, O)``."""
         cell = torch.zeros_like(rows)
         for parent, stride in zip(self.parent, self.stride, strict=True):
             cell = torch.addcmul(cell, rows.index_select(1, parent), stride)
-        return self.table[cell[:, self.site] * self.width + self.first]
+        return torch.cat([self._lines(group, cell) for group in self._groups], 1)
+
+    def _lines(self, group: Group, cell: Tensor) -> Tensor:
+        """Logits of the sites of one size ``(N, sites · width)``, from the cells of all sites ``(N, D)``.
+
+        A cell's logits lie in a row, so they are copied as one: far faster than each by a place of its own.
+        """
+        if not group.width:
+            return self.table.new_zeros(cell.shape[0], 0)
+        sites = slice(group.first_site, group.first_site + group.num_sites)
+        place = cell[:, sites] * group.width + self.begin[sites]
+        return self.table.unfold(0, group.width, 1)[place].flatten(1)
 
     def part(self, values: Tensor, step: Step) -> Tensor:
         """Logits of one site from the sites before it ``(D, n) -> (width, n)``."""
         cell = torch.zeros_like(values[0])
         for i, p in enumerate(self.parents[step.site]):
-            cell = cell + values[p] * int(self.stride[i, step.site])
+            cell = cell + values[p] * self._strides[step.site][i]
         width = step.columns.stop - step.columns.start
         start = self._begins[step.site]
         place = start + cell * width + torch.arange(width, device=cell.device)[:, None]
@@ -286,22 +322,35 @@ class ParentTables(nn.Module):
             observed: bool ``(N, D)``; a row counts where a site and all its parents are known.
             weights: as how many rows each one counts ``(N,)``.
         """
+        counts = self._counts(rows, observed, weights)
         for d, size in enumerate(self.space.sizes):
-            chances = self._chances(self._counts(rows, d, observed, weights), d)
+            chances = self._chances(counts[d], d)
             width = self._columns[d].stop - self._columns[d].start
             logits = chances.log() if width == size else (chances.log() - chances[:, :1].log())[:, size - width :]
             begin = self._begins[d]
             self.table[begin : begin + logits.numel()] = logits.flatten().to(self.table)
 
-    def _counts(self, rows: States, d: int, observed: Tensor | None, weights: Tensor | None) -> Tensor:
-        """How often each value of a site occurs with each combination of its parents' values ``(cells, size)``."""
-        size = self.space.sizes[d]
-        place = self._cell(rows, d) * size + rows[:, d].long()
-        if observed is not None:
-            known = observed[:, [d, *self.parents[d]]].all(-1)
-            place, weights = place[known], None if weights is None else weights[known]
-        counts = torch.bincount(place, weights, minlength=self.cells[d] * size)
-        return counts.reshape(self.cells[d], size).double()
+    def _counts(self, rows: States, observed: Tensor | None, weights: Tensor | None) -> list[Tensor]:
+        """How often each value of each site occurs with each combination of its parents' values ``(cells, size)``.
+
+        Part by part, so that a mapped file is gone through once, and no column of it is copied.
+        """
+        found = [
+            torch.zeros(cells * size, dtype=torch.float64, device=rows.device)
+            for cells, size in zip(self.cells, self.space.sizes, strict=True)
+        ]
+        for start in range(0, len(rows), COUNTED):
+            part = slice(start, start + COUNTED)
+            columns = rows[part].T.contiguous()
+            seen = None if observed is None else observed[part].T.contiguous()
+            for d, total in enumerate(found):
+                place = self._cell(columns, d) * self.space.sizes[d] + columns[d]
+                weigh = None if weights is None else weights[part]
+                if seen is not None:
+                    known = seen[[d, *self.parents[d]]].all(0)
+                    place, weigh = place[known], None if weigh is None else weigh[known]
+                total += torch.bincount(place, weigh, minlength=len(total))
+        return [total.reshape(-1, size) for total, size in zip(found, self.space.sizes, strict=True)]
 
     def _chances(self, counts: Tensor, d: int) -> Tensor:
         """Conditionals of a site ``(cells, V)`` from counts."""
@@ -313,8 +362,9 @@ class ParentTables(nn.Module):
         by_parent = counts.reshape(*(self.space.sizes[p] for p in reversed(self.parents[d])), size)
         return shrunk(by_parent).reshape(cells, size)
 
-    def _cell(self, rows: States, d: int) -> Tensor:
-        cell = torch.zeros(rows.shape[0], dtype=torch.int64, device=rows.device)
+    def _cell(self, columns: Tensor, d: int) -> Tensor:
+        """The combination of a site's parents in each row ``(D, n) -> (n,)``."""
+        cell = torch.zeros(columns.shape[1], dtype=torch.int64, device=columns.device)
         for i, p in enumerate(self.parents[d]):
-            cell += rows[:, p].long() * int(self.stride[i, d])
+            cell += columns[p].long() * self._strides[d][i]
         return cell

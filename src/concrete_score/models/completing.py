@@ -27,6 +27,8 @@ DRAWS = 4
 """Ways in which a row's blanks are filled at each step of a training, of which one is chosen."""
 LISTED = 4
 """Listing a completion costs a pass, and drawing one costs about two: so many times as many are listed as drawn."""
+ROWS = 2**16
+"""Rows whose completions are counted at a time."""
 FEW = 256
 """Completions listed at most of a model that cannot draw any."""
 
@@ -76,9 +78,13 @@ class Weighed(NamedTuple):
         unit = uniform((len(self.row),), generator, self.row.device)
         key = self.log_weight - (-torch.log1p(-unit)).log()
         best = key.new_full((self.size,), -torch.inf).scatter_reduce(0, self.row, key, "amax")
-        states = self.states[(key == best[self.row]).nonzero().squeeze(-1)]
-        with torch.no_grad():
-            return Completed(states, self.log_density - model.log_density(states).double())
+        return _scaled(model, self.states[(key == best[self.row]).nonzero().squeeze(-1)], self.log_density)
+
+
+@torch.no_grad()
+def _scaled(model: Any, states: Tensor, log_density: Tensor) -> Completed:
+    """Completions ``(B, D)`` that stand for rows of these log-densities ``(B,)``."""
+    return Completed(states, log_density - model.log_density(states).double())
 
 
 @torch.no_grad()
@@ -122,6 +128,70 @@ def complete(
     return Weighed(torch.cat([states, drawn])[order], rows, weight[order], len(x))
 
 
+@torch.no_grad()
+def fill(
+    model: Any,
+    x: States,
+    observed: Tensor,
+    draws: int,
+    generator: torch.Generator,
+    ahead: LookAhead | None = None,
+) -> Completed:
+    """One completion of each row by the model given what was seen of it, in the least work: what training needs.
+
+    A row without a blank stays as it is; one whose blanks all come after what was seen, in the model's order, is drawn
+    once, which is exact; of the others, several completions are weighed (`complete`) and one is chosen.
+
+    Args:
+        model, x, observed, draws, generator, ahead: as for `complete`.
+    """
+    states, log_scale = x.clone(), torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    _, ending, others = _by_blanks(model, observed)
+    if len(ending):
+        found = _scaled(model, *model.propose_given(x[ending], observed[ending], generator))
+        states[ending], log_scale[ending] = found
+    if len(others):
+        found = complete(model, x[others], observed[others], draws, generator, ahead).chosen(model, generator)
+        states[others], log_scale[others] = found
+    return Completed(states, log_scale)
+
+
+@torch.no_grad()
+def bounds(
+    model: Any,
+    x: States,
+    observed: Tensor,
+    draws: int,
+    generator: torch.Generator,
+    ahead: LookAhead | None = None,
+) -> PerState:
+    """``log q(observed cells)`` of each row in float64 ``(B,)``, or the bound below it, in the least work (see `fill`).
+
+    Args:
+        model, x, observed, draws, generator, ahead: as for `complete`.
+    """
+    found = torch.empty(len(x), dtype=torch.float64, device=x.device)
+    whole, ending, others = _by_blanks(model, observed)
+    if len(whole):
+        found[whole] = model.log_density(x[whole]).double()
+    if len(ending):
+        found[ending] = model.propose_given(x[ending], observed[ending], generator)[1].double()
+    if len(others):
+        found[others] = complete(model, x[others], observed[others], draws, generator, ahead).log_density
+    return found
+
+
+def _by_blanks(model: Any, observed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows without a blank, rows whose blanks come last in the model's order, and all others, by number."""
+    whole = observed.all(-1)
+    ending = torch.zeros_like(whole)
+    if can_draw_blanks(model) and hasattr(model, "order"):
+        known = observed[:, model.order]
+        ending = ~whole & ~(known[:, 1:] & ~known[:, :-1]).any(-1)
+    whole, ending, others = (rows.nonzero().squeeze(-1) for rows in (whole, ending, ~whole & ~ending))
+    return whole, ending, others
+
+
 def can_draw_blanks(model: Any) -> bool:
     """Whether a model draws blanks given the sites before them, with a weight."""
     return hasattr(model, "propose_given")
@@ -147,10 +217,11 @@ def check_completes(model: Any, observed: Tensor) -> None:
     Raises:
         InputError: it says what to do with them instead.
     """
-    if isinstance(model, Masked) or leaves_blanks(model):  # what is blank is unknown, and never filled
+    # What is blank is unknown, and never filled; or drawn, however many blanks there are.
+    if isinstance(model, Masked) or leaves_blanks(model) or can_draw_blanks(model):
         return
-    few = hasattr(model, "log_density") and bool((count_completions(model.space, observed) <= FEW).all())
-    if not few and not can_draw_blanks(model):
+    parts = torch.split(observed, ROWS)
+    if not hasattr(model, "log_density") or any((count_completions(model.space, p) > FEW).any() for p in parts):
         raise _cannot_draw(model)
 
 

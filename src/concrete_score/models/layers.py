@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import torch
 from jaxtyping import Float
@@ -157,6 +157,10 @@ def draw_categories(logits: Tensor, unit: Tensor) -> Slots:
     return torch.searchsorted(upto, unit * upto[..., -1:], right=True)
 
 
+WIDE, LARGEST = 8, 1024
+"""Features of a site from which on they are read from a table of all its values, and how many these may be."""
+
+
 class SiteFeatures(nn.Module):
     """States as numbers: a two-valued site is one feature, -1 or +1; a larger one is one-hot; a single value is 0.
 
@@ -182,6 +186,7 @@ class SiteFeatures(nn.Module):
     high: Tensor
     scale: Tensor
     shift: Tensor
+    table: Tensor
 
     def __init__(
         self,
@@ -191,6 +196,7 @@ class SiteFeatures(nn.Module):
         ordered: Collection[int] = (),
     ) -> None:
         super().__init__()
+        self._sizes = space.sizes
         sites = range(space.num_sites) if order is None else order.tolist()
         rows = [(d, *row) for d in sites for row in _site_rows(space.sizes[d], d in ordered)]
         site, low, high, scale, shift = zip(*rows, strict=True)
@@ -200,6 +206,19 @@ class SiteFeatures(nn.Module):
         self._exact = low == high
         self.register_buffer("scale", torch.tensor(scale, dtype=dtype), persistent=False)
         self.register_buffer("shift", torch.tensor(shift, dtype=dtype), persistent=False)
+        self._parts: list[tuple[slice, int | None]] = []
+        begin = 0
+        for d, rows_of_site in groupby(site):
+            columns = slice(begin, begin + len(list(rows_of_site)))
+            begin, wide = columns.stop, columns.stop - columns.start >= WIDE and space.sizes[d] <= LARGEST
+            if wide or not self._parts or self._parts[-1][1] is not None:
+                self._parts.append((columns, d if wide else None))
+            else:
+                self._parts[-1] = (slice(self._parts[-1][0].start, columns.stop), None)
+        tables = [
+            self.part(torch.arange(space.sizes[d]), columns).flatten() for columns, d in self._parts if d is not None
+        ]
+        self.register_buffer("table", torch.cat(tables) if tables else self.scale[:0], persistent=False)
 
     @property
     def num_features(self) -> int:
@@ -207,13 +226,26 @@ class SiteFeatures(nn.Module):
 
     def forward(self, x: States) -> Features:
         """``(..., D) -> (..., F)``."""
-        value = x.index_select(-1, self.site)
-        hit = value == self.low if self._exact else (value >= self.low) & (value <= self.high)
-        return torch.addcmul(self.shift, hit.to(self.scale.dtype), self.scale)
+        found, begin = [], 0
+        for columns, site in self._parts:
+            if site is None:
+                found.append(self._compared(x.index_select(-1, self.site[columns]), columns))
+                continue
+            # All features of a value at once, from their table: a comparison for each takes many times as long.
+            width, size = columns.stop - columns.start, self._sizes[site]
+            table = self.table[begin : begin + size * width].reshape(size, width)
+            found.append(functional.embedding(x[..., site].long(), table))
+            begin += size * width
+        return found[0] if len(found) == 1 else torch.cat(found, -1)
 
     def part(self, value: Tensor, columns: slice) -> Tensor:
         """The features ``columns``, all of one site, of that site's values ``(n,) -> (n, f)``."""
-        hit = (value[:, None] >= self.low[columns]) & (value[:, None] <= self.high[columns])
+        return self._compared(value[:, None], columns)
+
+    def _compared(self, value: Tensor, columns: slice) -> Tensor:
+        """The features ``columns`` of values of their sites ``(..., f)``."""
+        low = self.low[columns]
+        hit = value == low if self._exact else (value >= low) & (value <= self.high[columns])
         return torch.addcmul(self.shift[columns], hit.to(self.scale.dtype), self.scale[columns])
 
 

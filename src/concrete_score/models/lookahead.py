@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from concrete_score.models.layers import draw_categories
+from concrete_score.models.pairs import pair_counts
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
 
@@ -37,15 +38,51 @@ log-weight it has whatever is drawn ``(B,)``."""
 
 
 @dataclass(frozen=True, eq=False)
+class Pairs:
+    """What each value of a site says about those of others, whatever the order."""
+
+    offsets: Tensor
+    """Where a site's values begin among all values ``(D,)``."""
+    tables: tuple[Tensor, ...]
+    """``log p(x_c = u | x_d = v) / p(x_c = u)``, for each site d ``(all values u, size of d)``."""
+    gain: Tensor
+    """What site c says about site d in the rows, beyond what chance alone would ``[d, c]`` ``(D, D)``."""
+
+    @classmethod
+    def of(cls, rows: States, space: Space, observed: Tensor | None = None) -> "Pairs | None":
+        """Counted in rows ``(N, D)`` of which some cells are ``observed``; None if the tables would be too large."""
+        if not 1 < space.num_sites <= sum(space.sizes) <= VALUES or not len(rows):
+            return None
+        sizes = space.sizes_tensor(rows.device)
+        offsets = torch.tensor([0, *accumulate(space.sizes)][:-1], device=rows.device)
+        counts = pair_counts(rows[:ROWS], space, None if observed is None else observed[:ROWS])
+        site = torch.arange(len(sizes), device=rows.device).repeat_interleave(sizes)
+        of_site = torch.nn.functional.one_hot(site).to(counts)
+        marginal = counts.diagonal() / (counts.diagonal() @ of_site)[site].clamp_min(1.0)
+        both = (counts @ of_site)[:, site]
+        ratio = ((counts + PRIOR * marginal) / (both + PRIOR)).log() - marginal.log()
+        ratio = torch.where(marginal > 0, ratio, 0.0)
+        gain = of_site.T @ (counts * ratio) @ of_site
+        # What pairs that say nothing of each other gain on average, by chance alone.
+        gain = gain - (sizes[:, None] - 1) * (sizes - 1) / 2
+        tables = torch.split(ratio.T.float(), list(space.sizes), 1)
+        return cls(offsets, tuple(table.contiguous() for table in tables), gain)
+
+    def ahead(self, order: Tensor) -> "LookAhead":
+        """For draws in an order."""
+        return LookAhead(_best_later(self.gain, order), self.offsets, self.tables)
+
+
+@dataclass(frozen=True, eq=False)
 class LookAhead:
     """Pair tables of a space's sites, in a model's order."""
 
     children: Tensor
     """The later sites that say most about each site, the best first ``(D, C)``; itself where there are none."""
     offsets: Tensor
-    """Where a site's values begin among all values ``(D,)``."""
+    """As in `Pairs`."""
     tables: tuple[Tensor, ...]
-    """``log p(x_c = u | x_d = v) / p(x_c = u)``, for each site d ``(all values u, size of d)``."""
+    """As in `Pairs`."""
 
     @classmethod
     def of(cls, rows: States, space: Space, order: Tensor, observed: Tensor | None = None) -> "LookAhead | None":
@@ -57,23 +94,8 @@ class LookAhead:
         >>> bool(factor[0, 1] > factor[0, 0] + 4)
         True
         """
-        if not 1 < space.num_sites <= sum(space.sizes) <= VALUES or not len(rows):
-            return None
-        sizes = space.sizes_tensor(rows.device)
-        offsets = torch.tensor([0, *accumulate(space.sizes)][:-1], device=rows.device)
-        counts = _pair_counts(rows[:ROWS], offsets, sum(space.sizes), None if observed is None else observed[:ROWS])
-        site = torch.arange(len(sizes), device=rows.device).repeat_interleave(sizes)
-        of_site = torch.nn.functional.one_hot(site).to(counts)
-        marginal = counts.diagonal() / (counts.diagonal() @ of_site)[site].clamp_min(1.0)
-        both = (counts @ of_site)[:, site]
-        ratio = ((counts + PRIOR * marginal) / (both + PRIOR)).log() - marginal.log()
-        ratio = torch.where(marginal > 0, ratio, 0.0)
-        gain = of_site.T @ (counts * ratio) @ of_site
-        # What pairs that say nothing of each other gain on average, by chance alone.
-        gain = gain - (sizes[:, None] - 1) * (sizes - 1) / 2
-        children = _best_later(gain, order)
-        tables = torch.split(ratio.T.float(), list(space.sizes), 1)
-        return cls(children, offsets, tuple(table.contiguous() for table in tables))
+        pairs = Pairs.of(rows, space, observed)
+        return None if pairs is None else pairs.ahead(order)
 
     def log_factor(self, site: int, values: Tensor, observed: Tensor) -> Tensor:
         """``log g`` of every value of a site ``(n, size)``; 0 where nothing after it is observed.
@@ -88,13 +110,6 @@ class LookAhead:
         child = children[known.byte().argmax(1)]
         at = self.offsets[child] + values.gather(0, child[None])[0]
         return torch.where(known.any(1)[:, None], self.tables[site][at], 0.0)
-
-
-def _pair_counts(rows: Tensor, offsets: Tensor, values: int, observed: Tensor | None) -> Tensor:
-    """In how many rows two values occur together ``(values, values)``, float64."""
-    seen = torch.ones(rows.shape, device=rows.device) if observed is None else observed.float()
-    cells = torch.zeros(len(rows), values, device=rows.device).scatter_(1, rows.long() + offsets, seen)
-    return (cells.T @ cells).double()
 
 
 def _best_later(gain: Tensor, order: Tensor) -> Tensor:

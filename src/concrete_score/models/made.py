@@ -48,6 +48,8 @@ class MADE(nn.Module):
         parents: a few sites on which each site is known to depend. The order is then one of parents first, and the
             network starts as the Bayesian network of these parents, counted from the rows (`start_from`): it learns
             what that misses.
+        last: sites that come as late in the order as parents allow, such as those that are often blank: what is drawn
+            after all that was observed is drawn exactly.
         ordered: the sites whose values are ordered, such as ranges of numbers; they are read as such (`SiteFeatures`).
         pseudo_count: smooths these tables by so many rows of evenly spread pseudo-data, as the baselines do: with the
             parents of a Chow–Liu tree the start is that tree. None mixes a little of each site's marginal in instead.
@@ -72,6 +74,7 @@ class MADE(nn.Module):
         parents: Sequence[Sequence[int]] | None = None,
         pseudo_count: float | None = None,
         ordered: Sequence[int] = (),
+        last: Sequence[int] = (),
         *,
         generator: torch.Generator,
         dtype: torch.dtype = torch.float32,
@@ -79,11 +82,13 @@ class MADE(nn.Module):
         super().__init__()
         check_count(hidden, "hidden")
         check_count(blocks, "blocks", least=0, most=DEEPEST)
-        if order_seed is not None and parents is not None:
+        if order_seed is not None and (parents is not None or last):
             raise InputError("parents or an order_seed", "both", where="order_seed", fix="parents decide the order")
         if pseudo_count is not None and not 0 < pseudo_count < inf:
             raise InputError("a number above 0", repr(pseudo_count), where="pseudo_count")
-        given = None if parents is None else tuple(parents_first(parents, space))
+        given = None
+        if parents is not None or last:
+            given = tuple(parents_first(parents or [()] * space.num_sites, space, last))
         layout = AutoregressiveLayout(space, hidden, order_seed, given)
         self.space, self.normalized, self.hidden = space, True, hidden
         self.act = find_activation(activation)

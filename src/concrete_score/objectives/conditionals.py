@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from concrete_score.errors import InputError, check_count
-from concrete_score.models.completing import DRAWS, complete, leaves_blanks
+from concrete_score.models.completing import DRAWS, fill, leaves_blanks
 from concrete_score.models.lookahead import LookAhead
 from concrete_score.protocols import DensityModel, LocalFields
 from concrete_score.shapes import PerState, PerStateTable, States
@@ -114,7 +114,7 @@ class PseudoLikelihood(SiteConditionalObjective):
     ) -> SiteDraws:
         """Which sites to look at; blanks are left out, or else filled by a draw of the model."""
         left_out = leaves_blanks(model)
-        rows = x if left_out else complete(model, x, observed, DRAWS, generator, ahead).chosen(model, generator).states
+        rows = x if left_out else fill(model, x, observed, DRAWS, generator, ahead).states
         found = self.draw(rows, generator, model)
         if not left_out:
             return found

@@ -225,14 +225,17 @@ class CleanValue:
 
 
 def clean_value(
-    space: Space, *, noise: Noise | None = None, levels: tuple[int, ...] | None = None
+    space: Space, *, noise: Noise | None = None, levels: tuple[int, ...] | None = None, power: float = 1.0
 ) -> CleanValue | HiddenValue:
-    """The objective under its registered name, on a space and a noise; with absorbing noise it is `HiddenValue`."""
+    """The objective under its registered name, on a space and a noise; with absorbing noise it is `HiddenValue`,
+    which alone has a ``power``."""
     if noise is None:
         raise InputError("a noise for the clean_value objective", "none", where="noise", fix="try `log_snr`")
     check_same_space(space, noise.space, "space and noise")
     if isinstance(noise, Absorbing):
-        return HiddenValue(noise)
+        return HiddenValue(noise, power)
+    if power != 1.0:
+        raise InputError("absorbing noise for a power", type(noise).__name__, where="objective.power")
     return CleanValue(noise, levels)
 
 

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from concrete_score.errors import InputError
-from concrete_score.protocols import DensityModel, Divergence, Neighborhood, RawScoreModel, ScoreModel
+from concrete_score.protocols import Divergence, Neighborhood, RawScoreModel, is_density
 from concrete_score.shapes import PerState
 
 CHUNK = 2**20
@@ -186,9 +187,9 @@ def mirrored(neighborhood: Neighborhood, weight: EdgeWeight | None, x: Tensor, s
     return assemble([x[:, None], near], (slot, there), (back, here))
 
 
-def log_ratios_of(model: DensityModel | ScoreModel, edges: Edges) -> Tensor:
+def log_ratios_of(model: Any, edges: Edges) -> Tensor:
     """``log s`` of every edge ``(B, m)``, by the model's density or by its scores."""
-    if isinstance(model, DensityModel):
+    if is_density(model):
         if bool((edges.target_node < 0).any()):
             raise InputError("a score model", "a density model", where="model", fix="draw edges without full_source")
         density: Tensor = model.log_density(edges.nodes)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from concrete_score.errors import InputError, check_count
 from concrete_score.objectives.edges import CHUNK, ChunkedEdges, Edges, EdgeWeight, assemble, mirrored, weigh
-from concrete_score.protocols import DensityModel, Neighborhood
+from concrete_score.protocols import Neighborhood, is_density
 from concrete_score.shapes import States
 from concrete_score.spaces import Space, check_same_space
 
@@ -79,7 +79,7 @@ class FiniteEstimator(ABC):
 
     def check(self, model: Any) -> None:
         """A score model must have the same slots."""
-        if isinstance(model, DensityModel):
+        if is_density(model):
             check_same_space(model.space, self.space, "model and edges")
         elif model.neighborhood != self.neighborhood:
             raise InputError(
@@ -137,7 +137,7 @@ class IndependentEdges(FiniteEstimator):
     def check(self, model: Any) -> None:
         """The full sum over slots is free for score models only."""
         super().check(model)
-        if self.full_source and isinstance(model, DensityModel):
+        if self.full_source and is_density(model):
             raise InputError(
                 "a score model for full_source",
                 "a density model, which would evaluate every neighbor",

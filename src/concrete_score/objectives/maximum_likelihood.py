@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from concrete_score.errors import InputError, check_count
-from concrete_score.models.completing import DRAWS, Completed, complete
+from concrete_score.models.completing import DRAWS, Completed, fill
 from concrete_score.models.lookahead import LookAhead
-from concrete_score.protocols import DensityModel
+from concrete_score.protocols import is_density
 from concrete_score.shapes import PerState, PerStateTable, States
 from concrete_score.spaces import Space, check_same_space
 from concrete_score.targets.pmf import expectation
@@ -36,8 +36,8 @@ class MaximumLikelihood:
 
     Args:
         space: of the rows.
-        completions: draws that fill the blanks of a row at each step; of rows that have few completions, up to twice as
-            many, all are listed instead (see `models.completing`).
+        completions: draws that fill the blanks of a row at each step, where one does not do; of rows that have few
+            completions, all are listed instead (see `models.completing`).
 
     >>> from concrete_score.models import Table
     >>> space = Space((4,))
@@ -54,10 +54,10 @@ class MaximumLikelihood:
 
     def check(self, model: Any) -> None:
         """A likelihood needs a normalized density."""
-        if not isinstance(model, DensityModel) or not model.normalized:
+        if not is_density(model) or not model.normalized:
             raise InputError(
                 "a normalized density model for maximum likelihood",
-                "an unnormalized one" if isinstance(model, DensityModel) else "a score model",
+                "an unnormalized one" if is_density(model) else "a score model",
                 where="model",
                 fix="use `made` or `table`, or an objective of ratios such as `logistic`",
             )
@@ -70,7 +70,7 @@ class MaximumLikelihood:
         self, x: States, observed: Tensor, generator: torch.Generator, model: Any, ahead: LookAhead | None = None
     ) -> Completed:
         """One completion a row by the model as it is now, chosen among several by weight."""
-        return complete(model, x, observed, self.completions, generator, ahead).chosen(model, generator)
+        return fill(model, x, observed, self.completions, generator, ahead)
 
     def loss(self, model: Any, draws: RowDraws | Completed) -> PerState:
         self.check(model)

@@ -133,7 +133,7 @@ def _headline(subject: Subject) -> Html:
         f"objective {recipe.objective}",
         *([f"edges {recipe.edges}"] if recipe.edges else []),
         *([f"neighborhood {recipe.neighborhood}"] if recipe.neighborhood else []),
-        f"{number(len(subject.train))} {rows} of {number(subject.space.num_sites)} {columns}",
+        f"{number(subject.rows or len(subject.train))} {rows} of {number(subject.space.num_sites)} {columns}",
         f"{describe_count(subject.space.num_states)} states",
         f"{number(held)} {rows} held out",
         *([f"{number(subject.blanks)} blank cells, filled here by draws of the model"] if subject.blanks else []),

@@ -31,6 +31,8 @@ DRAWS = 10_000
 """Rows drawn of the model."""
 CELLS = 2**24
 """Cells of the rows that are looked at: more rows than this allows are drawn from."""
+ROWS = 2**18
+"""Training rows that are looked at, evenly spread where there are more."""
 
 
 class SiteNames(NamedTuple):
@@ -58,8 +60,9 @@ class Subject:
         train: the rows it learned from ``(N, D)``, in integers however narrow.
         held_out: rows it did not learn from ``(M, D)``; None or none where all were learned from.
         observed: which cells of the rows it is judged by were seen, bool; None for all.
-        blanks: how many cells of all rows were not: they hold draws of the model.
+        blanks: how many cells of these rows were not: they hold draws of the model.
         inside: of the rows it is judged by, ``log P(row | its states)`` ``(M,)``; None where that is 0.
+        rows: how many rows it learned from, where that is more than ``train`` holds.
     """
 
     run: Run
@@ -69,6 +72,7 @@ class Subject:
     observed: Tensor | None = None
     blanks: int = 0
     inside: Tensor | None = None
+    rows: int = 0
 
     @classmethod
     def of(
@@ -85,7 +89,7 @@ class Subject:
             InputError: the run has no model yet, or rows of another space.
         """
         model = (run.model() if model is None else deepcopy(model).requires_grad_(False)).double().to(device)
-        learned = Examples.of(train).to(device)
+        learned = Examples.of(train).spread(ROWS).to(device)
         held = None if held_out is None or not len(held_out) else Examples.of(held_out).to(device)
         parts = [learned] if held is None else [learned, held]
         rows: list[Tensor] = []
@@ -96,7 +100,8 @@ class Subject:
         blanks = sum(part.blank_cells for part in parts)
         judged = parts[-1]
         held_rows = rows[1] if held else None
-        return cls(run, Fitted(model, run.space), rows[0], held_rows, judged.observed, blanks, judged.log_inside)
+        seen, inside = judged.observed, judged.log_inside
+        return cls(run, Fitted(model, run.space), rows[0], held_rows, seen, blanks, inside, len(train))
 
     @property
     def space(self) -> Space:

@@ -89,7 +89,7 @@ class FromNoise:
             last: list[Stage] = []
             for start in range(0, draws, together):
                 count = min(together, draws - start)
-                report = None if progress is None else _part(progress, start, count, draws)
+                report = None if progress is None else part_of(progress, start, count, draws)
                 last.append(self._down(x[rows], observed[rows], count, generator, report, watch))
                 watch = None
             yield rows, last, notes
@@ -166,7 +166,7 @@ def from_noise(
     return FromNoise(sampler if passes is None else sampler.within(passes), chosen, watch)
 
 
-def _part(progress: Progress, start: int, count: int, draws: int) -> Progress:
+def part_of(progress: Progress, start: int, count: int, draws: int) -> Progress:
     """Progress of some draws as progress of all."""
 
     def report(done: int, total: int) -> None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from concrete_score.baselines.conditionals import Conditionals
-from concrete_score.models.completing import LISTED, complete
+from concrete_score.models.completing import LISTED, bounds
 from concrete_score.models.layers import draw_categories
 from concrete_score.models.lookahead import LookAhead
 from concrete_score.randomness import uniform
@@ -239,7 +239,7 @@ def _log_marginal(member: Any, x: Rows, observed: Known, generator: torch.Genera
     """``log q_m(observed cells)`` of each row ``(R,)``."""
     if isinstance(member, Conditionals):
         return member.log_marginal(x, observed).double()
-    return complete(member, x, observed, LOOKS, generator, ahead).log_density
+    return bounds(member, x, observed, LOOKS, generator, ahead)
 
 
 def _names(answers: Sequence[Any]) -> str:

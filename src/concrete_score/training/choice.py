@@ -16,15 +16,16 @@ from concrete_score.defaults import (
     LR,
     MODEL,
     MOST_STEPS,
+    MOST_WORK,
     ROUNDS,
 )
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
 from concrete_score.training.examples import Examples
 from concrete_score.training.loop import WITHOUT
-from concrete_score.training.portfolio import plan_members
+from concrete_score.training.portfolio import TREE_VALUES, plan_members
 from concrete_score.training.recipe import Recipe, TrainingSettings
-from concrete_score.training.starts import MIXED_PENALTIES, Say, find_start, find_starts
+from concrete_score.training.starts import MIXED_PENALTIES, Say, find_start, find_starts, find_tree
 
 TRAINING: Mapping[str, Any] = {"lr": LR, "average": 0.995, "valid_every": 200, "patience": 3_000}
 """Settings for tables, where nothing else is asked for."""
@@ -73,12 +74,16 @@ SUITED_NOISE = {"transformer": "absorbing"}
 """The noise of a model, where its objective takes one and none is asked for."""
 SUITED_OPTIONS: Mapping[Any, Mapping[str, Any]] = {("transformer", "maximum_likelihood"): {"causal": True}}
 """Options that a model needs for an objective."""
+SUITED_WEIGHTS: Mapping[Any, Mapping[str, Any]] = {("transformer", "clean_value", "absorbing"): {"power": 0.5}}
+"""Options of an objective for a model and noise: less noisy steps at the price of other weights than the bound's."""
+SUITED_TO_ORDER: Mapping[str, Mapping[str, Any]] = {"transformer": {"reach": 2}}
+"""Options of a model of sequences, where neighbors say most about one another."""
 SUITED_TRAINING: Mapping[str, Mapping[str, Any]] = {
     "potts": {
         **{"lr": 3e-3, "batch_size": 512, "average": None, "l2_start": 16.0},
         **{"valid_every": 25, "checkpoint_seconds": 300.0},
     },
-    "transformer": {"lr": 1e-3, "average": 0.999, "clip_norm": 1.0},
+    "transformer": {"optimizer": "muon", "lr": 3e-3, "schedule": "warmed", "average": 0.999, "clip_norm": 1.0},
 }
 """Settings of a model, where they are other than `TRAINING`."""
 
@@ -136,6 +141,9 @@ def choose(recipe: Mapping[str, Any], training: Mapping[str, Any]) -> Choice:
     more = SUITED_OPTIONS.get((recipe.get("model"), recipe.get("objective")), {})
     if more:
         recipe = {**recipe, "model_options": {**more, **recipe.get("model_options", {})}}
+    weights = SUITED_WEIGHTS.get((recipe.get("model"), recipe.get("objective"), recipe.get("noise")), {})
+    if weights:
+        recipe = {**recipe, "objective_options": {**weights, **recipe.get("objective_options", {})}}
     filled = Recipe(**recipe)
     if filled.edges is None and filled.neighborhood is None and _can_propose(filled):
         filled = Recipe(**{**recipe, "edges": "self_proposal"})
@@ -149,12 +157,18 @@ def choose_for_sequences(recipe: Mapping[str, Any], training: Mapping[str, Any],
 
     >>> choose_for_sequences({}, {}, aligned=True).recipe.objective
     'pseudo_likelihood'
+    >>> choose_for_sequences({}, {}, aligned=False).recipe.model_options
+    {'reach': 2}
     """
-    if {"model", "objective"} & set(recipe):
-        return choose(recipe, training)
+    asked = bool({"model", "objective"} & set(recipe))
     model, reason = ("potts", _ALIGNED) if aligned else ("transformer", _TEXT)
-    found = choose({**recipe, "model": model}, training)
-    return found._replace(why=(reason, *found.why))
+    if not asked:
+        recipe = {**recipe, "model": model}
+    near = SUITED_TO_ORDER.get(recipe.get("model", ""), {})
+    if near:
+        recipe = {**recipe, "model_options": {**near, **recipe.get("model_options", {})}}
+    found = choose(recipe, training)
+    return found if asked else found._replace(why=(reason, *found.why))
 
 
 def choose_for_images(recipe: Mapping[str, Any], training: Mapping[str, Any], shape: tuple[int, int]) -> Choice:
@@ -214,7 +228,8 @@ def fit_to_rows(
 
     >>> import torch
     >>> a = torch.tensor([0, 1] * 50)
-    >>> fit_to_rows(choose({}, {}), torch.stack([a, a], 1), Space.bits(2)).recipe.model_options["parents"]
+    >>> found = fit_to_rows(choose({"model": "made"}, {}), torch.stack([a, a], 1), Space.bits(2))
+    >>> found.recipe.model_options["parents"]
     [[], [0]]
     """
     recipe, training, why = choice
@@ -226,17 +241,19 @@ def fit_to_rows(
                 training, why = {**training, name: value}, (*why, reason)
     if start and "members" in _parameters("models", recipe.model) and "members" not in recipe.model_options:
         return _with_members(choice, Examples.of(rows), space, valid, say)
-    if "steps" not in training:
-        training = {
-            **training,
-            "steps": min(max(ROUNDS * len(rows) // choice.settings.batch_size, LEAST_STEPS), MOST_STEPS),
-        }
-        why = (*why, f"{training['steps']:,} steps at most{_stop(choice.settings.patience, training['steps'])}")
     if start and recipe.model == MODEL and len(rows) >= LARGE and not set(NETWORK) & set(recipe.model_options):
         recipe = replace(recipe, model_options={**NETWORK, **recipe.model_options})
         training = {**NETWORK_TRAINING, **training}
         why = (*why, f"{NETWORK['hidden']} units a layer: {LARGE:,} rows or more teach them")
+    if "steps" not in training:
+        steps = _steps(recipe, len(rows), choice.settings.batch_size, space)
+        training = {**training, "steps": steps}
+        why = (*why, f"{steps:,} steps at most{_stop(choice.settings.patience, steps)}")
     if start and set(STARTS) <= set(_parameters("models", recipe.model)) and not _DECIDED & set(recipe.model_options):
+        last = Examples.of(rows).often_blank
+        if last and "last" in _parameters("models", recipe.model) and "last" not in recipe.model_options:
+            recipe = replace(recipe, model_options={**recipe.model_options, "last": last})
+            why = (*why, f"order: what is often blank comes last ({len(last):,} of {space.num_sites:,} columns)")
         found = find_start(recipe, rows, space, valid, say)
         recipe = replace(recipe, model_options={**recipe.model_options, **found.options})
         why = (*why, found.why)
@@ -257,9 +274,22 @@ def _with_members(choice: Choice, rows: Examples, space: Space, valid: Tensor | 
         given,
         options=NETWORK if len(rows) >= LARGE else {},
         timed=training.get("minutes") is not None,
+        space=space,
+        tree=find_tree(rows, space) if max(space.sizes) <= TREE_VALUES and space.num_sites > 1 else (),
     )
     recipe = replace(recipe, model_options={**recipe.model_options, "members": found.members})
     return Choice(recipe, {**training, "steps": found.steps}, (*why, found.why, f"the best of them {starts[0].why}"))
+
+
+def _steps(recipe: Recipe, rows: int, batch_size: int, space: Space) -> int:
+    """So many that each row is looked at often, as far as a network of this size can afford them."""
+    most = MOST_STEPS
+    if recipe.model == MODEL:
+        read = sum(1 if size <= 2 else size for size in space.sizes)
+        hidden = recipe.model_options.get("hidden", _parameters("models", MODEL)["hidden"].default)
+        work = batch_size * hidden * (hidden + read) if type(hidden) is int else 0  # what is none is refused later
+        most = min(most, MOST_WORK // max(work, 1))
+    return max(min(ROUNDS * rows // batch_size, most), LEAST_STEPS)
 
 
 def _stop(patience: int | None, steps: int) -> str:

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from concrete_score.errors import InputError
-from concrete_score.models.completing import LISTED, complete
+from concrete_score.models.completing import LISTED, bounds
 from concrete_score.protocols import DensityModel, Objective, ObservedObjective, space_of
 from concrete_score.randomness import generator
 from concrete_score.spaces import Space
+from concrete_score.training.compiling import Trial, compiled, try_out
 from concrete_score.training.events import Checkpoint, Event, Finished, Progress, Validated, WentBack
 from concrete_score.training.examples import Examples, Feed, Packed
 from concrete_score.training.guard import Verdict, advice_for, explain, recount
@@ -24,6 +25,8 @@ from concrete_score.training.processes import connect, share
 from concrete_score.training.recipe import TrainingSettings, proposal_of
 from concrete_score.training.state import Moving, Snapshot
 
+CHECKED = 2**22
+"""Cells that are looked at together before a training."""
 WITHOUT = 4096
 """How many training rows stand in where there is nothing held out."""
 
@@ -82,8 +85,12 @@ def train(
 def _check_states(space: Space, states: Tensor, name: str) -> None:
     """Once, in the rows' own narrow storage: a state outside the space would be read as another one, silently."""
     inside = states.ndim == 2 and states.shape[1] == space.num_sites and not states.dtype.is_floating_point
-    if not inside or bool(((states < 0) | (states >= space.sizes_tensor(states.device))).any()):
-        space.check(states, name)
+    sizes, step = space.sizes_tensor(states.device), max(1, CHECKED // max(1, space.num_sites))
+    # Part by part: the rows may be a mapped file, of which no copy fits into memory.
+    for start in range(0, len(states) if inside else 1, step):
+        part = states[start : start + step]
+        if not inside or bool(((part < 0) | (part >= sizes)).any()):
+            space.check(part if inside else states, f"{name}[{start}:]" if start else name)
 
 
 def starts_from_rows(model: Any) -> bool:
@@ -123,28 +130,23 @@ class _Loop:
         device: str | torch.device,
         interrupted: Callable[[], bool],
     ) -> None:
-        self.fabric = connect(device)
-        self.device, self.world = self.fabric.device, self.fabric.world_size
+        self.processes = connect(device)
+        self.device, self.world = self.processes.device, self.processes.world_size
         if settings.batch_size < self.world:
             raise InputError(f"a batch of at least {self.world}, one row a process", str(settings.batch_size))
         self.objective, self.settings, self.interrupted = objective, settings, interrupted
-        self.fabric.to_device(model)
+        model.to(self.device)
         if start is None:
             start_from_rows(model, rows.to(self.device), settings.l2)
-        optimizer = torch.optim.AdamW(
-            model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
-        )
-        self.loss: Any = Loss(model, objective)
-        self.optimizer: Any = optimizer
-        self.backward: Callable[[Tensor], None] = torch.autograd.backward
-        if self.world > 1:  # alone, the wrappers would add a tenth to a small step and nothing else
-            self.loss, self.optimizer = self.fabric.setup(self.loss, optimizer)
-            self.backward = self.fabric.backward
-        self.now = Moving(model, optimizer, settings, proposal_of(objective))
+        self.now = Moving(model, settings, proposal_of(objective))
         self.feed = Feed(rows.to(self.device), objective, settings)
         self.judge: Judge = judge_of(model, objective, held_out.to(self.device), settings.seed)
-        self.mine = share(settings.batch_size, self.fabric.global_rank, self.world)
+        self.mine = share(settings.batch_size, self.processes.rank, self.world)
         self.scale = self.world / settings.batch_size
+        loss: nn.Module = Loss(model, objective)
+        if settings.compile == "yes":
+            loss = compiled(loss, self.feed.at(0, model).rows(self.mine), self.scale, settings.penalty(0))
+        self.loss = self.processes.share(loss)
         self.resumed = start is not None
         if start is not None:
             self.now.restore(start)
@@ -189,12 +191,10 @@ class _Loop:
         if self.world > 1:
             packed = packed.rows(self.mine)
         loss = self.loss(packed, self.scale, settings.penalty(t))
-        self.backward(loss)
+        torch.autograd.backward(loss)
         if settings.clip_norm is not None:
             nn.utils.clip_grad_norm_(now.parameters, settings.clip_norm)
-        now.optimizer.param_groups[0]["lr"] = now.rate
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        now.optimizer.step(now.rate)
         now.losses.append(loss.detach())
         now.step += 1
         if now.average is not None:
@@ -203,7 +203,7 @@ class _Loop:
     def _look(self) -> Generator[Event, None, Verdict]:
         """Read the loss since the last look; every process sees the same number."""
         now = self.now
-        mean = self._agree(now.window.mean(), "mean")
+        mean = self.processes.agree(now.window.mean())
         now.losses.clear()
         now.guard, verdict = now.guard.see_loss(mean)
         yield Progress(now.step, mean, now.rate, self._timed().seconds)
@@ -232,13 +232,8 @@ class _Loop:
         late = settings.minutes is not None and self._timed().seconds >= 60 * settings.minutes
         reason = 2 if self._resumable and self.interrupted() else 1 if late else 0
         if self.world > 1:
-            reason = int(self._agree(torch.tensor(reason, device=self.device), "max"))
+            reason = int(self.processes.agree(torch.tensor(reason, device=self.device), "MAX"))
         return ("", "minutes", "interrupted")[reason]
-
-    def _agree(self, value: Tensor, how: str) -> float:
-        """One number for all processes."""
-        total: Any = value if self.world == 1 else self.fabric.all_reduce(value, reduce_op=how)
-        return float(total)
 
     @property
     def _asks(self) -> bool:
@@ -276,6 +271,18 @@ class _Loop:
         return Finished(now.step, why or now.ended, now.best_step, best, now.seconds, now.message, started)
 
 
+def try_compiled(
+    model: nn.Module, objective: Objective, rows: Examples, settings: TrainingSettings, device: str | torch.device
+) -> Trial | None:
+    """Time a training's step plain and compiled, in one process; None where that is of no use."""
+    place = connect(device)
+    if place.world_size > 1:  # they would not find the same
+        return None
+    feed, scale = Feed(rows.to(place.device), objective, settings), 1 / settings.batch_size
+    loss = Loss(model.to(place.device), objective)
+    return try_out(loss, lambda step: (feed.at(step, model), scale, settings.penalty(step)), settings.steps)
+
+
 def start_from_rows(model: Any, rows: Examples, l2: float = 0.0) -> None:
     """Let a model that wants to read the rows before the first step."""
     if starts_from_rows(model):
@@ -311,9 +318,8 @@ def judge_of(model: Any, objective: Objective | None, rows: Tensor | Examples, s
         return lambda judged: weighted_mean(row_log_densities(judged, examples, seed, ahead), examples.weights)
     if objective is None:
         raise InputError("an objective for a model without a likelihood", "none", where="objective")
-    return lambda judged: (
-        -weighted_mean(_by_chunks(partial(_loss, judged, objective), examples, seed), examples.weights)
-    )
+    fair = getattr(objective, "judged", objective)
+    return lambda judged: -weighted_mean(_by_chunks(partial(_loss, judged, fair), examples, seed), examples.weights)
 
 
 def row_log_densities(model: Any, rows: Examples, seed: int, ahead: Any = None) -> Tensor:
@@ -336,7 +342,7 @@ def _log_density(model: Any, looks: int, ahead: Any, part: Examples, random: tor
     x = part.states.long()
     if part.observed is None:
         return model.log_density(x)  # type: ignore[no-any-return]
-    return complete(model, x, part.observed, looks, random, ahead).log_density
+    return bounds(model, x, part.observed, looks, random, ahead)
 
 
 def _loss(model: Any, objective: Objective, part: Examples, random: torch.Generator) -> Tensor:

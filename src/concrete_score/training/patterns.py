@@ -7,7 +7,7 @@ alone. It is learned from the sites S that are never blank, by multinomial logis
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,8 @@ from concrete_score.spaces import Space
 
 PATTERNS, NAMED = 1000, 20_000
 """Patterns kept at most, and the cells that they name together; all others are kept as one rate a site."""
+AT_ONCE = 2**18
+"""Rows whose patterns are counted at a time."""
 LEARNED, FEATURES, ROWS = 32, 1000, 50_000
 """Patterns whose rows are told apart, values of sites that tell them, and rows this is learned from, at most."""
 
@@ -81,20 +83,27 @@ class BlankPatterns:
     @classmethod
     def of(cls, observed: Tensor, weights: Tensor | None = None) -> "BlankPatterns":
         """The patterns of rows ``(N, D)``; with ``weights``, a row counts as so many."""
-        table = (~observed).numpy(force=True)
-        each = np.ones(len(table), dtype=np.int64) if weights is None else weights.numpy(force=True)
-        packed = np.ascontiguousarray(np.packbits(table, axis=1))
-        keys = packed.view([("", packed.dtype)] * packed.shape[1]).reshape(-1)
-        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-        counts = np.bincount(inverse.reshape(-1), each)
-        order = np.lexsort((first, -counts))
-        named = np.cumsum(table[first[order]].sum(1))
-        kept = order[:PATTERNS][named[:PATTERNS] <= NAMED]
-        left = ~np.isin(inverse.reshape(-1), kept)
-        others = each[left].sum()
-        rates = (table[left] * each[left, None]).sum(0) / max(others, 1e-300)
-        sites = tuple(tuple(np.flatnonzero(row).tolist()) for row in table[first[kept]])
-        return cls(sites, tuple(_number(count) for count in counts[kept]), _number(others), tuple(rates.tolist()))
+        # Each pattern as bytes, in the order of its first row; a part of the rows at a time, for they may be a file.
+        found: dict[bytes, float] = {}
+        for packed, each in _packed(observed, weights):
+            keys, inverse = np.unique(packed, return_inverse=True)
+            firsts = np.full(len(keys), len(packed))
+            np.minimum.at(firsts, inverse, np.arange(len(packed)))
+            counts = np.bincount(inverse, each)
+            for at in np.argsort(firsts):
+                found[keys[at].tobytes()] = found.get(keys[at].tobytes(), 0.0) + float(counts[at])
+        listed = sorted(found.items(), key=lambda item: -item[1])[:PATTERNS]
+        blank = np.stack([np.unpackbits(np.frombuffer(key, np.uint8), count=observed.shape[1]) for key, _ in listed])
+        kept = int((np.cumsum(blank.sum(1)) <= NAMED).sum())
+        names = {key for key, _ in listed[:kept]}
+        left = [(key, count) for key, count in found.items() if key not in names]
+        others = sum(count for _, count in left)
+        rates = np.zeros(observed.shape[1])
+        for key, count in left:
+            rates += count * np.unpackbits(np.frombuffer(key, np.uint8), count=observed.shape[1])
+        sites = tuple(tuple(np.flatnonzero(row).tolist()) for row in blank[:kept])
+        counted = tuple(_number(count) for _, count in listed[:kept])
+        return cls(sites, counted, _number(others), tuple((rates / max(others, 1e-300)).tolist()))
 
     def classes(self, observed: Tensor) -> npt.NDArray[np.int64]:
         """Which of the patterns that are told apart each row has ``(N,)``; the last stands for all others."""
@@ -183,6 +192,15 @@ class BlankPatterns:
         right = right and all(len(each) == width for each in self.effects) and bool(np.isfinite(effects).all())
         classes = self._told_apart + (len(self.sites) > LEARNED or self.others > 0)
         return right and len(self.effects) in (0, classes)
+
+
+def _packed(observed: Tensor, weights: Tensor | None) -> Iterator[tuple[Any, Any]]:
+    """The blank cells of each row as bits ``(n,)``, and its weight; a part of the rows at a time."""
+    for start in range(0, len(observed), AT_ONCE):
+        part = slice(start, start + AT_ONCE)
+        bits = np.ascontiguousarray(np.packbits((~observed[part]).numpy(force=True), axis=1))
+        each = None if weights is None else weights[part].numpy(force=True)
+        yield bits.view([("", bits.dtype)] * bits.shape[1]).reshape(-1), each
 
 
 def _one_hot(states: States, read: Sequence[int], space: Space) -> Any:

@@ -19,6 +19,8 @@ from concrete_score.protocols import Objective, Proposal
 from concrete_score.randomness import generator
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
+from concrete_score.training.compiling import KINDS
+from concrete_score.training.optimizers import OPTIMIZERS
 
 _PIECES = ("space", "neighborhood", "noise", "generator", "edges", "proposal", "dtype", "weight")
 """Arguments that are built here, never given as options."""
@@ -42,6 +44,8 @@ class TrainingSettings:
     """How many steps to take at most."""
     batch_size: int = BATCH_SIZE
     """Rows of one step, over all processes."""
+    optimizer: str = "adam"
+    """A name of `OPTIMIZERS`: adam, or muon for a model with matrices between features."""
     lr: float = 1e-3
     """Adam's rate at the start."""
     schedule: str = "cosine"
@@ -77,6 +81,8 @@ class TrainingSettings:
     """How often the guard goes back with a smaller rate before it stops."""
     shrink: float = 0.3
     """By how much the guard multiplies the rate each time."""
+    compile: str = "no"
+    """Whether the loss goes through ``torch.compile``: ``no``, ``yes``, or ``auto``, by a trial at the start."""
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
@@ -91,8 +97,13 @@ class TrainingSettings:
             value = getattr(self, name)
             if value is not None and not 0 < value < 1:
                 raise InputError("a number between 0 and 1, both excluded", str(value), where=name)
+        if self.compile not in KINDS:
+            raise InputError("no, auto or yes", repr(self.compile), "compile")
         if self.schedule not in SCHEDULES:
             raise InputError("a schedule", repr(self.schedule), "schedule", nearest(self.schedule, list(SCHEDULES)))
+        if self.optimizer not in OPTIMIZERS:
+            known = nearest(self.optimizer, list(OPTIMIZERS))
+            raise InputError("an optimizer", repr(self.optimizer), "optimizer", known)
 
     @classmethod
     def names(cls) -> list[str]:
@@ -135,10 +146,13 @@ def _cosine(share: float) -> float:
     return (1 + cos(pi * min(share, 1.0))) / 2
 
 
-SCHEDULES = {
+WARM = 0.03
+"""The share of the steps in which the rate of ``warmed`` rises."""
+SCHEDULES: Mapping[str, Callable[[float, float], float]] = {
     "constant": lambda steps, minutes: 1.0,
     "cosine": lambda steps, minutes: _cosine(steps),
     "timed": lambda steps, minutes: _cosine(max(steps, minutes)),
+    "warmed": lambda steps, minutes: min(1.0, (steps + 1e-3) / WARM) * _cosine(steps),
 }
 """The rate, relative to its start, by the shares of the steps taken and of the minutes gone."""
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from concrete_score.errors import InputError
 from concrete_score.files import short
 from concrete_score.training.guard import Guard
+from concrete_score.training.optimizers import OPTIMIZERS
 from concrete_score.training.recipe import PooledProposal, TrainingSettings
 
 _WARM_UP = 10
@@ -35,7 +36,6 @@ class Moving:
     """
 
     model: nn.Module
-    optimizer: torch.optim.Optimizer
     settings: TrainingSettings
     proposal: PooledProposal | None = None
     step: int = 0
@@ -48,7 +48,10 @@ class Moving:
 
     def __post_init__(self) -> None:
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self.optimizer = OPTIMIZERS[self.settings.optimizer](self.model, self.settings.weight_decay)
         self.average = None if self.settings.average is None else deepcopy(self.model).requires_grad_(False)
+        self.followed: list[Tensor] = list(self.model.parameters())
+        self.following: list[Tensor] = [] if self.average is None else list(self.average.parameters())
         self.best = _copy(self.judged.state_dict())
         self.device = self.parameters[0].device
         self.losses: list[Tensor] = []
@@ -74,7 +77,7 @@ class Moving:
         if self.average is not None and self.settings.average is not None:
             age = self.step - self.restarted_at
             decay = min(self.settings.average, (1 + age) / (_WARM_UP + age))
-            torch._foreach_lerp_(list(self.average.parameters()), list(self.model.parameters()), 1 - decay)
+            torch._foreach_lerp_(self.following, self.followed, 1 - decay)
 
     def keep_best(self) -> None:
         """The weights judged now are the best so far."""
@@ -98,7 +101,7 @@ class Moving:
             parts["average"] = self.average.state_dict()
         if self.proposal is not None:
             parts["proposal"] = self.proposal.frozen.state_dict()
-        for i, values in self.optimizer.state_dict()["state"].items():
+        for i, values in self.optimizer.state.items():
             parts[f"optimizer/{i}"] = values
         tensors = {f"{part}/{name}": value for part, values in parts.items() for name, value in values.items()}
         state = {
@@ -134,10 +137,8 @@ class Moving:
         memory: dict[int, dict[str, Tensor]] = {}
         for path, value in parts.get("optimizer", {}).items():
             i, _, name = path.partition("/")
-            if value.numel() != 1 and value.shape != self.parameters[int(i)].shape:
-                raise ValueError(f"an optimizer's {name} of shape {tuple(value.shape)}")
             memory.setdefault(int(i), {})[name] = value
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": memory})
+        self.optimizer.load(memory)
         if self.proposal is not None:
             frozen = {name: value.to(self.device) for name, value in parts["proposal"].items()}
             self.proposal.load(frozen, state["refreshed_at"])

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from concrete_score.errors import InputError
-from concrete_score.files import atomic, canonical_json, finite, read_regular, write_text
+from concrete_score.files import atomic, canonical_json, finite, named, read_regular, write_text
 
 _SIZE = 8
 """Bytes that say how long the header is."""
@@ -118,18 +118,15 @@ class Journal:
 
     def append(self, **values: Any) -> None:
         line, self.digest = _line(self.id, self.digest, finite(values))
-        with self.path.open("ab") as file:
+        with named(self.path), self.path.open("ab") as file:
             file.write(line)
         self.lines += 1
 
     def mark(self) -> dict[str, Any]:
         """Where the journal stands, for a checkpoint; what came before is on disk from here on."""
         if self.path.exists():
-            handle = os.open(self.path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            with named(self.path), self.path.open("rb") as file:
+                os.fsync(file.fileno())
         return {"lines": self.lines, "digest": self.digest}
 
     def read(self, mark: dict[str, Any] | None = None) -> list[dict[str, Any]]:
