@@ -157,6 +157,15 @@ def run(
     drawn = stream(
         kernel, x, steps=steps, generator=generator, burn_in=burn_in, thin=thin, clamped=clamped, progress=progress
     )
+    last, draws, accepted, traces = _recorded(drawn, kernel, watched, keep)
+    diagnosis = _diagnosis(last, traces, steps // thin, choice) if diagnose else None
+    return Samples(draws, last.state, diagnosis, traces, accepted, burn_in, thin)
+
+
+def _recorded(
+    drawn: Iterator[Draw], kernel: Kernel, watched: Mapping[str, Statistic], keep: bool
+) -> tuple[Draw, Tensor, Tensor | None, dict[str, Tensor]]:
+    """The last draw; all draws ``(N, C, D)`` and acceptances ``(N, C)``, where they are kept; and the traces."""
     kept: list[Tensor] = []
     accepted: list[Tensor] = []
     traces: dict[str, list[Tensor]] = {name: [] for name in watched}
@@ -166,16 +175,9 @@ def run(
             accepted.append(draw.accepted)
         for name, statistic in watched.items():
             traces[name].append(_value(name, statistic, draw.state.x))
-    states = torch.stack(kept) if keep else draw.state.x.new_empty((0, *draw.state.x.shape))
-    return Samples(
-        states,
-        draw.state,
-        _diagnosis(draw, traces, steps // thin, choice) if diagnose else None,
-        {name: torch.stack(trace) for name, trace in traces.items()},
-        torch.stack(accepted) if keep else None,
-        burn_in,
-        thin,
-    )
+    draws = torch.stack(kept) if keep else draw.state.x.new_empty((0, *draw.state.x.shape))
+    stacked = {name: torch.stack(trace) for name, trace in traces.items()}
+    return draw, draws, torch.stack(accepted) if keep else None, stacked
 
 
 def _chosen(name: str, model: Any) -> Choice:
@@ -186,9 +188,9 @@ def _chosen(name: str, model: Any) -> Choice:
     return choose_kernel(model)
 
 
-def _diagnosis(last: Any, traces: Mapping[str, list[Tensor]], draws: int, choice: Choice | None) -> Diagnosis:
+def _diagnosis(last: Any, traces: Mapping[str, Tensor], draws: int, choice: Choice | None) -> Diagnosis:
     """What the traces say of a run that ended with this draw."""
-    summaries = {name: summarize(torch.stack(trace)) for name, trace in traces.items()}
+    summaries = {name: summarize(trace) for name, trace in traces.items()}
     trips = getattr(last.state.memory, "trips", None)
     return Diagnosis(
         chains=len(last.state.x),
