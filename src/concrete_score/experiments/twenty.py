@@ -1,4 +1,4 @@
-"""``twenty``: density-estimation sets of bits, each by ``csm fit --model mixture``, beside published numbers.
+"""``twenty``: density-estimation sets of bits, each by ``csm fit`` with nothing said, beside published numbers.
 
 Every set of the family that the data folder holds is one unit, kept when it is done; so are truths that are known, and
 a few sets with less and more time. Sets of another family are there for the floor: no fit may fall below independent
@@ -40,8 +40,6 @@ PUBLISHED: Mapping[str, Mapping[str, float]] = {
     )
 }
 """Mean test log-likelihoods as printed: hidden Chow–Liu trees, and the best mixture with a continuous latent."""
-MODEL = "mixture"
-"""What learns every set; all else is chosen."""
 FAMILY, FLOOR = "twenty", "amazon"
 """Folders of the sets that are compared, and of those that are only held against their own baselines."""
 BASELINES: Mapping[str, Any] = {"independent": Independent, "chow_liu": ChowLiu}
@@ -111,7 +109,7 @@ def learned(settings: Settings, *, dataset: str, minutes: float | None) -> dict[
     rows = load_splits(dataset)
     said: list[str] = []
     began = perf_counter()
-    request = Request(dataset, pieces={"model": MODEL}, training={"seed": settings.seed, "minutes": minutes})
+    request = Request(dataset, training={"seed": settings.seed, "minutes": minutes})
     job = prepare(request, say=lambda line: said.append(str(line)))
     found = job.train(device=settings.device)
     seconds = perf_counter() - began
@@ -148,7 +146,7 @@ def truth(settings: Settings, *, columns: int) -> dict[str, Any]:
     sizes = torch.randint(2, 7, (columns,), generator=generator(settings.seed, "sizes", columns)).tolist()
     network = random_network(sizes, 2, generator(settings.seed, "truth", columns))
     rows, test = (network.sample(n, generator(settings.seed, name)) for n, name in ((ROWS, "rows"), (TEST, "test")))
-    job = prepare(Request(rows.numpy(), pieces={"model": MODEL}, training={"seed": settings.seed}))
+    job = prepare(Request(rows.numpy(), training={"seed": settings.seed}))
     found = job.train(device=settings.device)
     states = job.codec.encode(job.codec.accept(test.numpy()), missing="refuse", unknown="reserve").states
     gap = network.log_density(test) - log_likelihoods(found.model, states)
@@ -225,5 +223,5 @@ def markdown(sets: Sets) -> str:
 
 
 _NOTES = """\
-Ours is exact, with the settings that `csm fit --model mixture` chooses, the same rule for every set; whatever was
+Ours is exact, with the settings that `csm fit` chooses, the same rule for every set; whatever was
 chosen was chosen on training and validation rows alone. ± is the standard error over test rows."""

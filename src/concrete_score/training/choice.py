@@ -50,8 +50,19 @@ IMAGE_TRAINING: Mapping[str, Any] = {"lr": IMAGE_LR, "average": 0.995, "valid_ev
 DEEPEST, SMALL, NARROW = 2, 16, 32
 """Halvings at most; and the side up to which an image is small, and the channels it is given."""
 
+MIXTURE = "mixture"
+"""The model of tables that `suits_mixture` tells."""
+LEAST_COLUMNS, LEAST_HELD_OUT, MOST_ROWS = 16, 20, 2**20
+"""A few columns are learned by one network; fewer held-out rows cannot weigh members; more rows cost too much each."""
+PAIR_CELLS = 2**15
+"""The most cells of pair tables, for hundreds of components each."""
+
 _LIKELIHOOD = (
     "made with maximum_likelihood: exact likelihoods and draws, and the best held-out likelihood on our own data sets"
+)
+_MIXED = (
+    f"mixture with maximum_likelihood: columns of at most {TREE_VALUES} values without blanks, where several kinds of"
+    " models together explain held-out rows best; --model made is one network alone"
 )
 _LOGISTIC = "objective logistic: this model has no likelihood to maximize, and logistic ratios stay bounded on any rows"
 _SELF_PROPOSAL = (
@@ -96,11 +107,15 @@ _FOR_IMAGES = {
 
 
 class Choice(NamedTuple):
-    """A whole recipe, settings, and what was chosen for the user with the reason."""
+    """A whole recipe, settings, and what was chosen for the user with the reason.
+
+    ``free`` says that no piece and no number of steps was asked for, so that the rows may decide for another model.
+    """
 
     recipe: Recipe
     training: dict[str, Any]
     why: tuple[str, ...] = ()
+    free: bool = False
 
     @property
     def settings(self) -> TrainingSettings:
@@ -122,13 +137,15 @@ def choose(recipe: Mapping[str, Any], training: Mapping[str, Any]) -> Choice:
     Raises:
         InputError: an unknown name, or a piece that nothing uses.
 
+    >>> choose({}, {}).free, choose({}, {"steps": 50}).free
+    (True, False)
     >>> choice = choose({"objective": "logistic"}, {"steps": 50})
     >>> choice.recipe.model, choice.recipe.edges, choice.training["steps"]
     ('made', 'self_proposal', 50)
     >>> choose({"model": "energy"}, {}).recipe.objective
     'logistic'
     """
-    why = []
+    why, free = [], not recipe and training.get("steps") is None
     if "model" not in recipe and "objective" not in recipe:
         why.append(_LIKELIHOOD)
     elif not {"objective", "noise"} & set(recipe) and not _has_likelihood(recipe["model"]):
@@ -149,7 +166,7 @@ def choose(recipe: Mapping[str, Any], training: Mapping[str, Any]) -> Choice:
         filled = Recipe(**{**recipe, "edges": "self_proposal"})
         why.append(_SELF_PROPOSAL)
     suited = {**TRAINING, **SUITED_TRAINING.get(filled.model, {})}
-    return Choice(filled.resolved(), {**suited, **training}, tuple(why))
+    return Choice(filled.resolved(), {**suited, **training}, tuple(why), free)
 
 
 def choose_for_sequences(recipe: Mapping[str, Any], training: Mapping[str, Any], *, aligned: bool) -> Choice:
@@ -216,7 +233,7 @@ def fit_to_rows(
     *,
     start: bool = True,
 ) -> Choice:
-    """Fill in what depends on the rows: how many steps, and where the model starts.
+    """Fill in what depends on the rows: which model where none was asked for, how many steps, where the model starts.
 
     Args:
         choice: of `choose`.
@@ -232,7 +249,10 @@ def fit_to_rows(
     >>> found.recipe.model_options["parents"]
     [[], [0]]
     """
-    recipe, training, why = choice
+    free = start and choice.free and not choice.recipe.model_options  # options come with columns that have an order
+    if free and suits_mixture(Examples.of(rows), space, 0 if valid is None else len(valid)):
+        choice = choice._replace(recipe=replace(choice.recipe, model=MIXTURE), why=(_MIXED,))
+    recipe, training, why, _ = choice
     suited = getattr(registry.load("models", recipe.model), "suited_training", None)
     if suited is not None:
         weights = Examples.of(rows).weights
@@ -260,9 +280,29 @@ def fit_to_rows(
     return Choice(recipe, training, why)
 
 
+def suits_mixture(rows: Examples, space: Space, held_out: int) -> bool:
+    """Whether a table is learned best by several kinds of models, as far as its shape tells.
+
+    Unordered columns of few values each, all seen: numbers and blanks are what one network answers faster.
+
+    Args:
+        rows: to learn from.
+        space: theirs.
+        held_out: rows that weigh the members.
+
+    >>> import torch
+    >>> rows = Examples.of(torch.zeros(400, 30, dtype=torch.uint8))
+    >>> suits_mixture(rows, Space.bits(30), 40), suits_mixture(rows, Space((30,) * 30), 40)
+    (True, False)
+    """
+    columns = space.num_sites >= LEAST_COLUMNS and max(space.sizes) <= TREE_VALUES
+    affordable = sum(size**2 for size in space.sizes) <= PAIR_CELLS and len(rows) <= MOST_ROWS
+    return columns and affordable and rows.whole and held_out >= LEAST_HELD_OUT
+
+
 def _with_members(choice: Choice, rows: Examples, space: Space, valid: Tensor | Examples | None, say: Say) -> Choice:
     """The members of a mixture, and their steps together."""
-    recipe, training, why = choice
+    recipe, training, why, _ = choice
     held_out = rows[:WITHOUT] if valid is None or not len(valid) else Examples.of(valid)
     starts = find_starts(Recipe(), rows, space, held_out, say)
     given = {name: value for name, value in training.items() if name not in _WHOLE and TRAINING.get(name, ()) != value}
