@@ -18,6 +18,7 @@ from tests.faults.families import FAMILIES
 from tests.faults.plan import Family, reduced_count, run_unit, say
 
 STORE = "units.jsonl"
+KILLS = ("kills", "kills-streams")
 
 
 def main() -> int:
@@ -93,11 +94,12 @@ def _summary(units: list[dict[str, Any]], full: bool) -> dict[str, Any]:
             "seconds": round(sum(unit["seconds"] for unit in mine), 1),
             "outcomes": dict(sorted(outcomes.items())),
         }
-    families["kills"]["strikes"] = sum(
-        int(found[1]) * count
-        for outcome, count in families["kills"]["outcomes"].items()
-        if (found := re.search(r"(\d+) strikes", outcome))
-    )
+    for name in KILLS:
+        families[name]["strikes"] = sum(
+            int(found[1]) * count
+            for outcome, count in families[name]["outcomes"].items()
+            if (found := re.search(r"(\d+) strikes", outcome))
+        )
     faults = [fault for unit in units for fault in unit["faults"]]
     return {"size": "full" if full else "reduced", "families": families, "faults": faults}
 
@@ -114,11 +116,12 @@ def _page(summary: dict[str, Any]) -> str:
     for name, each in summary["families"].items():
         counts = (each["trials"], each["of"], each["faults"], each["peak_mib"], each["seconds"])
         lines.append(f"| {name} | {' | '.join(f'{count:,}' for count in counts)} |")
-    kills = summary["families"]["kills"]
-    kinds = sorted({outcome.partition(",")[0] for outcome in kills["outcomes"]})
+    kills = [summary["families"][name] for name in KILLS]
+    strikes = sum(each["strikes"] for each in kills)
+    kinds = sorted({outcome.partition(",")[0] for each in kills for outcome in each["outcomes"]})
     lines += [
         "",
-        f"Kills and signals that met a fit: {kills['strikes']:,}, over fits of: {', '.join(kinds) or 'none yet'}.",
+        f"Kills and signals that met a fit: {strikes:,}, over fits of: {', '.join(kinds) or 'none yet'}.",
         "The seed of a trial is its name, `family:unit:number`; units that were done are in `units.jsonl`.",
     ]
     return "\n".join([*lines, ""])

@@ -6,7 +6,8 @@ import random
 import resource
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from tests.faults import children, fits
 from tests.faults.plan import Family, Fault
 
 
-def kill(rng: random.Random, folder: Path, cases: Any) -> str:
+def kill(rng: random.Random, folder: Path, cases: Any, kinds: Iterable[str] = tuple(fits.KINDS)) -> str:
     """One fit met by up to three signals, each time continued, and compared with the undisturbed one."""
-    case, run = cases[rng.choice(list(fits.KINDS))], folder / "run"
+    case, run = cases[rng.choice(list(kinds))], folder / "run"
     strikes = []
     for _ in range(rng.randint(1, 3)):
         strikes.append(fits.struck(case, run, rng))
@@ -123,6 +124,7 @@ def _family(name: str, trial: Callable[[random.Random, Path, Any], str], reduced
 
 FAMILIES = (
     _family("kills", kill, 5, 420, 6),
+    _family("kills-streams", partial(kill, kinds=tuple(fits.STREAMS)), 2, 60, 6),
     _family("full-disk", fill_disk, 3, 100, 5),
     _family("writers", race, 3, 500, 10),
     _family("users-files", keep_users_files, 4, 100, 10),

@@ -16,6 +16,8 @@ from tests.faults import children
 from tests.faults.plan import Fault
 
 _WORDS = ("--quiet", "--no-report", "--threads", "1", "--steps", "30", "--batch-size", "8", "--model", "made")
+_MORE = {"stream": ("--stream", "--keep-cache")}
+"""What else the command line of a kind says."""
 _SETTINGS = ("model.hidden=4", "valid_every=10", "check_every=5", "checkpoint_seconds=0.001")
 
 
@@ -32,7 +34,7 @@ class Case:
     def words(self, out: Path, *more: str) -> list[str]:
         """The command line of this fit."""
         settings = [word for setting in _SETTINGS for word in ("--set", setting)]
-        return ["fit", str(self.data), "--out", str(out), *_WORDS, *settings, *more]
+        return ["fit", str(self.data), "--out", str(out), *_WORDS, *settings, *_MORE.get(self.kind, ()), *more]
 
 
 @cache
@@ -41,7 +43,7 @@ def cases() -> dict[str, Case]:
     folder = Path(mkdtemp(prefix="faults-cases-"))
     atexit.register(rmtree, folder, ignore_errors=True)
     found = {}
-    for kind, write in KINDS.items():
+    for kind, write in {**KINDS, **STREAMS}.items():
         case = Case(kind, write(folder, random.Random(f"data of {kind}")), {}, 0.0)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         ended = children.csm(*case.words(folder / f"whole-{kind}"))
@@ -146,6 +148,14 @@ def _text(folder: Path, rng: random.Random) -> Path:
     return path
 
 
+def _stream(folder: Path, rng: random.Random) -> Path:
+    path = folder / "parts"
+    path.mkdir()
+    for part in range(3):
+        _table(path, rng).rename(path / f"part-{part}.csv")
+    return path
+
+
 KINDS: dict[str, Callable[[Path, random.Random], Path]] = {
     "table": _table,
     "blanks": partial(_table, blank=("",)),
@@ -154,3 +164,5 @@ KINDS: dict[str, Callable[[Path, random.Random], Path]] = {
     "text": _text,
 }
 """What writes data of a kind into a folder: a further kind of data is a further line."""
+STREAMS: dict[str, Callable[[Path, random.Random], Path]] = {"stream": _stream}
+"""Tables in parts that are fitted from the disk; apart, so that the trials of the other kinds keep their seeds."""
