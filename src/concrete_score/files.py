@@ -306,18 +306,26 @@ def finite(value: Any) -> Any:
     return value
 
 
-def flat(value: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested settings as pairs of ``part.name`` and value; what is empty or unset is left out.
+LISTED = 80
+"""Characters of a list that are shown where settings are shown."""
 
-    >>> flat({"a": {"b": 1, "c": None}, "d": 0.001})
-    [('a.b', '1'), ('d', '0.001')]
+
+def flat(value: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Nested settings as pairs of ``part.name`` and value; what is empty or unset is left out, long lists are cut.
+
+    >>> flat({"a": {"b": 1, "c": None}, "d": 0.001, "e": [{"f": 2}]})
+    [('a.b', '1'), ('d', '0.001'), ('e.0.f', '2')]
     """
     lines: list[tuple[str, str]] = []
     for key, each in value.items():
-        if isinstance(each, Mapping):
+        if isinstance(each, list) and each and all(isinstance(part, Mapping) for part in each):
+            lines += flat({str(place): part for place, part in enumerate(each)}, f"{prefix}{key}.")
+        elif isinstance(each, Mapping):
             lines += flat(each, f"{prefix}{key}.")
         elif each is not None:
-            lines.append((f"{prefix}{key}", f"{each:.6g}" if isinstance(each, float) else str(each)))
+            text = f"{each:.6g}" if isinstance(each, float) else str(each)
+            cut = isinstance(each, list) and len(text) > LISTED
+            lines.append((f"{prefix}{key}", f"{text[:LISTED]}… ({len(each)} in all)" if cut else text))
     return lines
 
 

@@ -12,10 +12,16 @@ from concrete_score import Space
 from concrete_score.errors import InputError
 from concrete_score.models import MADE, mlp
 from concrete_score.models.export import DESCRIPTION, export
+from concrete_score.models.mixture import MixtureModel
 from concrete_score.models.unet import unet
 from concrete_score.neighborhoods import grid, hamming
 from concrete_score.noise import absorbing, binarized_gaussian, categorical
 
+MEMBERS = (
+    {"model": "made", "options": {"parents": [[]] * 4, "hidden": 1, "blocks": 0}, "training": None},
+    {"model": "latent", "options": {"components": 4, "hidden": 8}},
+    {"model": "latent", "options": {"components": 4, "parents": [-1, 0, 0, 1]}},
+)
 MIXED, BITS, GREY = Space((2, 3, 5, 2)), Space.bits(36), Space((4,) * 64)
 
 
@@ -34,6 +40,7 @@ MODELS = {
     "unet": lambda: small(BITS, binarized_gaussian(BITS), depth=1),
     "unet of grey levels": lambda: small(GREY, categorical(GREY, [0.9, 0.5])),
     "unet without noise": lambda: small(BITS, None, depth=1),
+    "mixture": lambda: MixtureModel(MIXED, MEMBERS, generator=seeded()),
     "mlp": lambda: mlp(grid(Space((7, 5))), generator=seeded()),
 }
 SCRIPT = """

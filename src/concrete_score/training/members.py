@@ -1,5 +1,6 @@
 """Training member after member: the members of a mixture learn one by one, then held-out rows weigh them."""
 
+import operator
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from time import monotonic
@@ -87,6 +88,8 @@ class _Members:
         self.at, self.seconds, self.best_step, self.ended, self.message = 0, 0.0, 0, "", ""
         self.value: float | None = None
         self.columns: list[Tensor] = []
+        self.took: list[int] = []
+        """Steps of the members that are done: fewer than planned where patience or time ended them."""
 
     def events(self, start: Snapshot | None) -> Iterator[Event]:
         """Members, each to its end, and their weights."""
@@ -95,7 +98,7 @@ class _Members:
             yield self._finished()
             return
         while self.at < len(self.each):
-            settings = self.each[self.at]
+            settings, steps = self.each[self.at], 0
             if settings is None or self._late:
                 began = monotonic()
                 loop.start_from_rows(self.model.members[self.at], self.rows)
@@ -105,8 +108,9 @@ class _Members:
                     yield replace(self._finished(), why="interrupted", step=self._offset + ended.step)
                     return
                 self.seconds, self.message = self.seconds + ended.seconds, ended.message or self.message
+                steps = ended.step
                 began = monotonic()
-            inner, weighed = None, self._weigh()
+            inner, weighed = None, self._weigh(steps)
             self.seconds += monotonic() - began
             yield weighed
         self.ended = "minutes" if self._late else "steps"
@@ -135,9 +139,10 @@ class _Members:
                     return event
         raise RuntimeError("training ended without an ending")
 
-    def _weigh(self) -> Validated:
-        """Let a member in that is ready: new weights of all so far, and their validation."""
+    def _weigh(self, steps: int) -> Validated:
+        """Let a member in that is ready after so many steps: new weights of all so far, and their validation."""
         self.columns.append(self._column(self.at))
+        self.took.append(steps)
         self.at += 1
         table = torch.stack(self.columns, -1)
         log_weights = best_weights(table, self.valid.weights)
@@ -158,12 +163,12 @@ class _Members:
 
     @property
     def _offset(self) -> int:
-        """Steps of the members before this one, as planned."""
-        return sum(0 if each is None else each.steps for each in self.each[: self.at])
+        """Steps of the members before this one."""
+        return sum(self.took)
 
     def _snapshot(self, inner: Snapshot | None) -> Snapshot:
         tensors = {f"best/{name}": value for name, value in self.model.state_dict().items()}
-        state: dict[str, Any] = {"member": self.at, "inner": None, "value": self.value}
+        state: dict[str, Any] = {"member": self.at, "inner": None, "value": self.value, "took": list(self.took)}
         step = self._offset
         if inner is not None:
             step += inner.step
@@ -186,6 +191,10 @@ class _Members:
             check_types(self, at=int, best_step=int, seconds=float, ended=str, message=str, value=int | float | None)
             if not 0 <= self.at <= len(self.each):
                 raise ValueError(f"member {self.at} of {len(self.each)}")
+            planned = [0 if each is None else each.steps for each in self.each[: self.at]]
+            self.took = [operator.index(each) for each in state.get("took", planned)]  # kept since 0.2.0
+            if len(self.took) != self.at:
+                raise ValueError(f"steps of {len(self.took)} members of {self.at}")
             known = state["inner"]
             inside = None if known is None else Snapshot(known["step"], known["state"], parts[1])
         self.columns = [] if self.ended else [self._column(i) for i in range(self.at)]
