@@ -61,6 +61,39 @@ def test_the_members_of_a_mixture_follow_the_rows():
     assert any("the best of them starts from" in line and "a Chow–Liu tree -" in line for line in many.why)
 
 
+WIDE = torch.randint(2, (2_000, 20), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+
+
+def learned_by(rows=WIDE, space=None, valid=WIDE[:200], recipe=None, **training):
+    found = fit_to_rows(choose(recipe or {}, training), rows, space or Space.bits(20), valid)
+    return found.recipe.model
+
+
+def test_wide_tables_of_few_values_are_learned_by_a_mixture():
+    choice = fit_to_rows(choose({}, {}), WIDE, Space.bits(20), WIDE[:200])
+    assert choice.recipe.model == "mixture"
+    assert "kinds of models together" in choice.why[0]
+    assert not any("made with" in line for line in choice.why)
+    assert choice.recipe.build_model(Space.bits(20), choice.settings).normalized
+    assert learned_by(minutes=0.01) == "mixture"
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [
+        {"steps": 100},
+        {"recipe": {"model": "made"}},
+        {"recipe": {"model_options": {"ordered": [3]}}},
+        {"rows": Examples.of(WIDE, torch.rand(WIDE.shape, generator=torch.Generator().manual_seed(1)) > 0.1)},
+        {"space": Space((2,) * 19 + (30,))},
+        {"rows": WIDE[:, :8], "valid": WIDE[:200, :8], "space": Space.bits(8)},
+        {"valid": None},
+    ],
+)
+def test_other_tables_and_what_was_asked_for_are_learned_by_one_network(otherwise):
+    assert learned_by(**otherwise) == "made"
+
+
 def test_with_minutes_the_clock_ends_the_members_of_a_mixture():
     rows = torch.tensor([[0, 0], [1, 1]] * 50)
     found = fit_to_rows(choose({"model": "mixture"}, {"minutes": 1.0}), rows, Space.bits(2), rows)
