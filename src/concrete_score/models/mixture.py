@@ -89,7 +89,9 @@ class MixtureModel(nn.Module):
     def log_density(self, x: States) -> PerState:
         """``log Σ_m w_m q_m(x)`` ``(..., D) -> (...)``."""
         # A program of `torch.export` cannot look at the weights: it asks all members.
-        members = list(enumerate(self.members)) if torch.compiler.is_exporting() else self._weighed()
+        members: list[tuple[int, Any]] = (
+            list(enumerate(self.members)) if torch.compiler.is_exporting() else self._weighed()
+        )
         joint = torch.stack([member.log_density(x) for _, member in members], -1)
         return (joint + self.log_weights[[m for m, _ in members]].to(joint.dtype)).logsumexp(-1)
 
