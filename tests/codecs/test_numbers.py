@@ -50,6 +50,16 @@ def test_draws_and_middles_stay_in_their_cells_and_labels_name_them(values, seed
     assert len(set(column.labels)) == column.size
 
 
+@given(keys)
+def test_a_cells_size_is_the_entropy_of_its_law_in_the_training_range(values):
+    """A range whose rows prefer some of its points is as large as those, or a change into it looks too probable."""
+    column = Number.fit("a", np.array(values))
+    inside = probability(column, np.arange(min(values), max(values) + 1))
+    each = inside / inside.sum(1, keepdims=True).clip(1e-300)
+    entropy = -(each * np.log(np.where(each > 0, each, 1.0))).sum(1)
+    np.testing.assert_allclose(column.log_sizes, entropy, atol=1e-9)
+
+
 @given(
     keys,
     st.sampled_from(["<", "<=", ">", ">=", "=", "!=", "in"]),

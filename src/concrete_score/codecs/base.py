@@ -149,7 +149,10 @@ class Codec(ABC):
         """
 
     def log_sizes(self, site: int) -> Array | None:
-        """Logarithm of how many different cells each value of a site stands for ``(V,)``; None where all are 1."""
+        """Logarithm of how many equally probable cells each value of a site stands for ``(V,)``; None where all are 1.
+
+        Where some are more probable, the entropy of which of them it is.
+        """
         return None
 
     def histogram(self, site: int, conditions: Sequence[Condition] = ()) -> Histogram | None:

@@ -160,7 +160,7 @@ class SiteColumn(ABC):
 
     @property
     def log_sizes(self) -> Array | None:
-        """Logarithm of how many different cells each of the site's values stands for ``(V,)``; None where all are 1."""
+        """`Codec.log_sizes` of the column's values ``(V,)``; None where all are 0."""
         return None
 
     def histogram(self, conditions: Sequence[Condition] = ()) -> Histogram | None:

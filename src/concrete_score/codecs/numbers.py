@@ -306,8 +306,18 @@ class Number(SiteColumn):
 
     @cached_property
     def log_sizes(self) -> Array:
-        """Logarithm of how many grid points of the training range lie in each cell ``(V,)``."""
-        found: Array = np.log(np.maximum(self._points, 1.0))
+        """``-Σ_v g_b(v) log g_b(v)`` of each cell's law in the training range ``(V,)``.
+
+        The logarithm of how many equally probable grid points are as spread: a cell's own points where its law is even,
+        fewer where some of them hold most of its rows.
+        """
+        low, high = np.maximum(self._starts, self.span[0]), np.minimum(self._ends, self.span[1])
+        points = np.maximum(high - low + 1.0, 0.0)
+        share = self._mass / self._width * points
+        share /= np.bincount(self._cells, share)[self._cells].clip(np.finfo(float).tiny)
+        spread, some = np.zeros_like(share), share > 0
+        spread[some] = share[some] * np.log(points[some] / share[some])
+        found: Array = np.bincount(self._cells, spread)
         return np.append(found, 0.0) if self.blank else found
 
     @cached_property
