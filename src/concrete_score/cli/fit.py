@@ -74,7 +74,11 @@ if TYPE_CHECKING:
     type=float,
     help=f"Share of rows held out without --valid; {VALID_FRACTION}, at most {MOST_HELD_OUT:,} rows.",
 )
-@click.option("--model", metavar="M", help=f"A name of 'csm list models'; {MODEL}, or {IMAGE_MODEL} for images.")
+@click.option(
+    "--model",
+    metavar="M",
+    help=f"A name of 'csm list models'; {MODEL}, a mixture for wide tables of few values, {IMAGE_MODEL} for images.",
+)
 @click.option(
     "--objective",
     metavar="O",
