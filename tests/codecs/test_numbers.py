@@ -93,6 +93,55 @@ def test_evidence_is_what_counting_the_grid_gives(values, operator, texts):
         assert (column.cell_of(drawn) == np.repeat(possible, 10)).all()
 
 
+COLUMNS = {
+    "few values, the rarest ones below": [0.0] * 6 + [4.0] * 273 + [4.4, 4.5],
+    "two values, one of them rare": [4.0] * 278 + [4.5] * 3,
+    "few values, rare ones on both sides": [0.0] * 2 + [4.0] * 275 + [4.3] + [4.5] * 3,
+    "atoms alone": [float(k) for k in range(3) for _ in range(40)],
+    "few rows of many digits": np.random.default_rng(0).normal(0, 2, 64).round(3).tolist(),
+    "heaped": np.concatenate([np.random.default_rng(1).gamma(2, 9, 900).round(1), np.full(300, 5.0)]).tolist(),
+    "many rows": np.random.default_rng(2).normal(50, 9, 5000).round(4).tolist(),
+}
+
+
+@pytest.mark.parametrize("values", COLUMNS.values(), ids=COLUMNS.keys())
+def test_only_conditions_that_leave_nothing_else_are_met_by_numbers_beyond_the_training_range(values):
+    cells = Column(pl.Series("a", values))
+    column = Number.of(cells)
+    every = np.arange(column.size).repeat(500)  # any cell, the ones that no row has with the others
+    drawn = column.decode(every, np.random.default_rng(0)).to_numpy()
+    assert min(values) <= drawn.min() <= drawn.max() <= max(values)
+    middle = float(np.median(values))
+    above = [Condition(0, ">=", (str(middle),))]
+    likely = np.flatnonzero(np.exp(column.log_evidence(above))).repeat(500)
+    drawn = column.decode(likely, np.random.default_rng(0), above).to_numpy()
+    assert middle <= drawn.min() <= drawn.max() <= max(values)
+    for beyond in ([Condition(0, ">", (str(max(values)),))], [Condition(0, "<", (str(min(values)),))]):
+        possible = np.flatnonzero(np.exp(column.log_evidence(beyond)))
+        assert len(possible)
+        drawn = column.decode(possible.repeat(100), np.random.default_rng(0), beyond).to_numpy()
+        assert (drawn > max(values)).all() if beyond[0].operator == ">" else (drawn < min(values)).all()
+
+
+@pytest.mark.parametrize("values", COLUMNS.values(), ids=COLUMNS.keys())
+def test_every_cell_holds_numbers_of_the_training_range_where_not_all_of_them_are_atoms(values):
+    column = Number.of(Column(pl.Series("a", values)))
+    low, high = column.span
+    held = np.unique(column.cell_of(np.arange(low, high + 1)))
+    assert column.size - len(held) == (len(set(values)) == 3 and min(map(values.count, values)) >= 30)
+
+
+def test_a_date_beyond_the_training_range_is_drawn_only_where_a_condition_asks_for_one():
+    days = pl.Series("day", np.datetime64("2020-01-01") + np.arange(3).repeat(40))
+    column = Date.of(Column(days.cast(pl.String)))
+    every = np.arange(column.size).repeat(200)
+    drawn = column.decode(every, np.random.default_rng(0))
+    assert sorted(set(drawn.to_list())) == ["2020-01-01", "2020-01-02", "2020-01-03"]
+    later = [Condition(0, ">", ("2020-01-03",))]
+    possible = np.flatnonzero(np.exp(column.log_evidence(later))).repeat(50)
+    assert min(column.decode(possible, np.random.default_rng(0), later).to_list()) > "2020-01-03"
+
+
 def test_a_value_between_grid_points_is_met_by_none_and_divides_them():
     column = Number.fit("a", np.arange(10), digits=0)
 

@@ -154,7 +154,9 @@ class Date(SiteColumn):
     ) -> pl.Series:
         """Dates drawn inside the ranges ``(N,)``, or each range's middle where nothing may be random."""
         known = codes < self.size - self.blank
-        return self._written(self.number.drawn(np.where(known, codes, 0), rng, self.allowed(conditions)), known)
+        allowed = self.allowed(conditions)
+        keys = self.number.drawn(np.where(known, codes, 0), rng, allowed)
+        return self._written(keys if rng is None else self.number.within_span(keys, allowed), known)
 
     def allowed(self, conditions: Sequence[Condition]) -> Allowed:
         """The intervals of grid points that all conditions allow.

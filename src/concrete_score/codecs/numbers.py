@@ -238,7 +238,22 @@ class Number(SiteColumn):
     ) -> pl.Series:
         """Numbers drawn inside the cells ``(N,)``, or each cell's middle without ``rng``; blanks are null."""
         known = codes < self.size - self.blank
-        return self.series(self.drawn(np.where(known, codes, 0), rng, self.allowed(conditions)), known)
+        allowed = self.allowed(conditions)
+        keys = self.drawn(np.where(known, codes, 0), rng, allowed)
+        return self.series(keys if rng is None else self.within_span(keys, allowed), known)
+
+    def within_span(self, keys: Array, allowed: Allowed) -> Array:
+        """Drawn grid points ``(N,)``, those beyond the training range moved to the nearest point of it allowed.
+
+        Only a cell that holds no value of the range is drawn from beyond it, that of other values where all values
+        are atoms. They stay where they are if all that is allowed lies beyond.
+        """
+        found, away = keys, np.full(len(keys), np.inf)
+        for low, high in meet([allowed, (self.span,)]):
+            moved = keys.clip(low, high)
+            far = np.abs(moved.astype(float) - keys.astype(float))
+            found, away = np.where(far < away, moved, found), np.minimum(far, away)
+        return found
 
     def drawn(self, cells: Array, rng: np.random.Generator | None, allowed: Allowed | None) -> Array:
         """A grid point of each cell ``(N,)``: its middle, or one drawn among those allowed."""

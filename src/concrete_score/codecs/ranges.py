@@ -65,6 +65,8 @@ def cut(keys: Array, ranges: int | None = None, weights: Array | None = None) ->
     part = np.empty(len(starts), dtype=np.int64)
     part[~single] = _even(weights[~single], wanted)
     part[single] = -1 - _even(weights[single], wanted, atoms=np.diff(np.append(starts, LIMIT))[single] == 1)
+    inside = np.pad(np.ones(len(law.starts), dtype=bool), (len(below[0]), len(above[0])))
+    part = _with_tails(part, inside, inside & (weights < FEWEST if law.single.all() else ~single))
     return starts, ascending(starts, weights, part), weights
 
 
@@ -226,6 +228,25 @@ def _tail(low: int, high: int, up: bool) -> tuple[Array, Array]:
     if low >= 0:  # what was never below zero hardly ever is
         weights[starts < 0] *= 0.01
     return starts, np.maximum(weights, 1e-300)
+
+
+def _with_tails(part: Array, inside: Array, rest: Array) -> Array:
+    """Parts wholly beyond the training range joined to the nearest one within that is no atom ``(P,)``.
+
+    No row teaches what a model should say of a cell that none can have, and drawing it can only give a number that was
+    never possible. Where all the range is atoms, the tails stay a cell: that of other values.
+
+    Args:
+        part: of each piece.
+        inside: which pieces are of the training range.
+        rest: which of these are no atoms.
+    """
+    places, found = np.flatnonzero(rest), part.copy()
+    if len(places):
+        for beyond in np.setdiff1d(part[~inside], part[inside]):
+            first = int(np.flatnonzero(part == beyond)[0])
+            found[part == beyond] = part[places[np.abs(places - first).argmin()]]
+    return found
 
 
 def _even(rows: Array, ranges: int, atoms: Array | None = None) -> Array:

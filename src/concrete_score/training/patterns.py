@@ -4,6 +4,9 @@ Blanks are taken to be missing at random: how probable a pattern m is depends on
 alone. It is learned from the sites S that are never blank, by multinomial logistic regression over patterns,
 
     P(m | x) ∝ exp( b_m + Σ_{d in S} w_{m,d}(x_d) ).
+
+The effects w are learned from rows drawn evenly over the table, for a table is often sorted by what its blanks depend
+on. The b_m are then those at which each pattern is expected in as many of these rows as had it among all rows.
 """
 
 import warnings
@@ -18,7 +21,7 @@ from torch import Tensor
 
 from concrete_score.errors import InputError
 from concrete_score.models.layers import draw_categories
-from concrete_score.randomness import uniform
+from concrete_score.randomness import generator, uniform
 from concrete_score.shapes import States
 from concrete_score.spaces import Space
 
@@ -28,6 +31,8 @@ AT_ONCE = 2**18
 """Rows whose patterns are counted at a time."""
 LEARNED, FEATURES, ROWS = 32, 1000, 50_000
 """Patterns whose rows are told apart, values of sites that tell them, and rows this is learned from, at most."""
+PASSES = 200
+"""Passes over these rows at most until patterns are as frequent as they were."""
 
 
 @dataclass(frozen=True)
@@ -70,14 +75,13 @@ class BlankPatterns:
         True
         """
         found = cls.of(observed, weights)
-        always = observed.all(0).nonzero().squeeze(-1).tolist()
-        width = np.cumsum([space.sizes[d] for d in always])
-        read = tuple(d for d, end in zip(always, width, strict=True) if end <= FEATURES)
+        read = _narrowest(observed.all(0).nonzero().squeeze(-1).tolist(), space)
         if not read or len(found.sites) + (found.others > 0) < 2:
             return found
-        part = slice(0, ROWS)
+        part = _spread(len(states))
         features = _one_hot(states[part], read, space)
-        effects = _log_odds(features, found.classes(observed[part]), None if weights is None else weights[part])
+        each = None if weights is None else weights[part].numpy(force=True)
+        effects = _log_odds(features, found.classes(observed[part]), each, found._class_rows)
         return found if effects is None else replace(found, read=read, effects=effects)
 
     @classmethod
@@ -138,6 +142,13 @@ class BlankPatterns:
     def _told_apart(self) -> int:
         return min(len(self.sites), LEARNED)
 
+    @property
+    def _class_rows(self) -> npt.NDArray[np.float64]:
+        """Rows of each pattern that is told apart, and last of all others together, where there are any."""
+        last = self._told_apart
+        rest = [sum(self.counts[last:]) + self.others] * (len(self.sites) > LEARNED or self.others > 0)
+        return np.array([*self.counts[:last], *rest], dtype=np.float64)
+
     def _log_chances(self, states: States, space: Space) -> Tensor:
         """``log P(m | x)`` up to a constant a row ``(n, classes)``."""
         effects = torch.tensor(self.effects, dtype=torch.float64)
@@ -190,8 +201,7 @@ class BlankPatterns:
         right = right and all(0 <= count < float("inf") for count in counts) and sum(counts) > 0
         width = 1 + sum(space.sizes[d] for d in self.read) if right else 0
         right = right and all(len(each) == width for each in self.effects) and bool(np.isfinite(effects).all())
-        classes = self._told_apart + (len(self.sites) > LEARNED or self.others > 0)
-        return right and len(self.effects) in (0, classes)
+        return right and len(self.effects) in (0, len(self._class_rows))
 
 
 def _packed(observed: Tensor, weights: Tensor | None) -> Iterator[tuple[Any, Any]]:
@@ -213,24 +223,64 @@ def _one_hot(states: States, read: Sequence[int], space: Space) -> Any:
     return csr_matrix((np.ones(columns.size), (rows, columns.ravel())), shape=(len(columns), int(sizes.sum())))
 
 
+def _narrowest(sites: Sequence[int], space: Space) -> tuple[int, ...]:
+    """As many of the sites as have at most `FEATURES` values together, ascending."""
+    narrow = sorted(sites, key=lambda d: space.sizes[d])
+    within = np.cumsum([space.sizes[d] for d in narrow]) <= FEATURES
+    return tuple(sorted(d for d, fits in zip(narrow, within, strict=True) if fits))
+
+
+def _spread(rows: int) -> Tensor:
+    """At most `ROWS` rows, one drawn of each of so many equal parts of the table ``(n,)``."""
+    if rows <= ROWS:
+        return torch.arange(rows)
+    starts = torch.arange(ROWS + 1, dtype=torch.float64) * rows / ROWS
+    inside = uniform((ROWS,), generator(0, "rows of blanks"), starts.device)
+    return (starts[:-1] + inside * starts.diff()).long().clamp(max=rows - 1)
+
+
 def _log_odds(
-    features: Any, classes: npt.NDArray[np.int64], weights: Tensor | None
+    features: Any, classes: npt.NDArray[np.int64], weights: Any, rows: npt.NDArray[np.float64]
 ) -> tuple[tuple[float, ...], ...] | None:
-    """The effects of a logistic regression, a line a class; None where these rows do not hold every class."""
+    """The effects of a logistic regression, a line a class; None where these rows hold one class.
+
+    Args:
+        features: of the rows that it is learned from.
+        classes: of these rows.
+        weights: as how many each of them counts.
+        rows: of all the table that have each class, so many of them are expected.
+    """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     present = np.unique(classes)
-    if len(present) < 2 or len(present) != present[-1] + 1:
+    if len(present) < 2:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # nearly there is near enough
-        each = None if weights is None else weights.numpy(force=True)
-        model = LogisticRegression(max_iter=200).fit(features, classes, each)
-    table = np.column_stack([model.intercept_, model.coef_])
-    if len(table) == 1:  # of two classes, the log-odds of the second
-        table = np.concatenate([np.zeros_like(table), table])
-    return tuple(tuple(np.round(line, 4).tolist()) for line in table)
+        model = LogisticRegression(max_iter=200).fit(features, classes, weights)
+    slopes = np.zeros((len(rows), features.shape[1]))  # a class that none of these rows has depends on nothing
+    slopes[present[1:] if len(present) == 2 else present] = model.coef_  # of two, the log-odds of the second
+    slopes = np.round(slopes, 4)
+    levels = _levels(features @ slopes.T, weights, rows)
+    return tuple(tuple(line) for line in np.column_stack([np.round(levels, 6), slopes]).tolist())
+
+
+def _levels(slopes: npt.NDArray[np.float64], weights: Any, rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The ``b_m`` that give classes of these log-odds, but for it, ``(N, C)`` their shares of the rows ``(C,)``."""
+    from scipy.special import log_softmax, logsumexp
+
+    each = np.zeros((len(slopes), 1)) if weights is None else np.log(np.maximum(weights, 1e-300))[:, None]
+    wanted = np.log(np.maximum(rows, 1e-9)) - np.log(rows.sum())
+    levels = wanted - logsumexp(slopes + each, axis=0) + logsumexp(each)
+    for _ in range(PASSES):
+        expected = logsumexp(log_softmax(slopes + levels, axis=1) + each, axis=0) - logsumexp(each)
+        step = wanted - expected
+        levels = levels + step
+        if np.abs(step).max() < 1e-4:
+            break
+    found: npt.NDArray[np.float64] = levels - levels[0]
+    return found
 
 
 def _number(value: Any) -> int | float:
