@@ -15,6 +15,16 @@ def test_lines_come_now_and_then_and_notes_at_once(monkeypatch):
     assert lines == ["sampling: 50 %", "look here"]
 
 
+def test_the_first_line_may_come_sooner(monkeypatch):
+    clock = iter([0.0, 0.5, 1.5, 1.5, 4.0, 7.0, 7.0])
+    monkeypatch.setattr("concrete_score.progress.monotonic", lambda: next(clock))
+    lines = []
+    update = Lines("looking", lines.append, first=1.0)
+    for done in range(4):
+        update(done, 4)
+    assert lines == ["looking: 25 %", "looking: 75 %"]
+
+
 def test_nothing_to_do_is_no_error():
     lines = []
     Lines("sampling", lines.append, seconds=0.0)(0, 0)
