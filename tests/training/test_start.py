@@ -89,7 +89,7 @@ def test_wide_tables_have_a_start_and_a_long_search_is_not_silent(monkeypatch):
     gen, said = generator(0, "rows"), []
     rows = Space.bits(150).uniform(200, gen).to(torch.uint8)
     rows[:, 1::2] = rows[:, ::2]
-    monkeypatch.setattr(starting, "Lines", lambda work, write: lambda done, total: write(f"{work}: {done} of {total}"))
+    monkeypatch.setattr(starting, "Lines", lambda work, write, first: lambda done, total: write(f"{work}: {done}"))
     found = find_start(Recipe(), rows[:150], Space.bits(150), rows[150:], said.append)
     assert [0] in found.options["parents"]
     searches = [line.partition(": ")[0] for line in said]

@@ -26,6 +26,8 @@ Say = Callable[[Any], None]
 """Receives a line of text."""
 COLUMNS = 10_000
 """The most columns among which dependences are searched for: the gains of all pairs take 800 MB."""
+_SOON = 2.0
+"""Seconds after which a search says that it goes on."""
 PENALTIES = {1.0: "BIC", 0.25: "a quarter of BIC's penalty"}
 """Networks that are tried: sure ones, and ones whose less certain dependences their smoothed tables can afford."""
 MIXED_PENALTIES = {1.0: "BIC", 2.0: "twice BIC's penalty", 0.25: "a quarter of BIC's penalty"}
