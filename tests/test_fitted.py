@@ -287,6 +287,43 @@ def test_bad_questions_are_refused_before_any_work():
         words.explain(impossible[:1], top=0)
 
 
+@pytest.mark.parametrize("places", [[], [4], [3, 4], [0], [0, 4]])
+def test_ratios_of_rows_with_blanks_are_those_of_sums_over_all_completions(places):
+    space = Space((2, 3, 2, 4, 3))
+    model = MADE(space, generator=generator(1), order_seed=3, dtype=torch.float64)
+    blank = model.order[places].tolist()
+    for parameter in model.parameters():
+        parameter.data.normal_(std=0.7, generator=generator(2))
+    table = model.log_density(space.enumerate()).detach().reshape(space.sizes)
+    known = torch.ones(5, dtype=torch.bool)
+    known[blank] = False
+    marginal = table.logsumexp(blank, keepdim=True).expand(space.sizes).flatten() if blank else table.flatten()
+    rows, changes = space.enumerate()[::7], hamming(space)
+    found = Fitted(model, space).log_ratios(rows, observed=known.expand_as(rows))
+    near = changes.neighbors(torch.where(known, rows, 0))
+    wanted = marginal[space.index(near)] - marginal[space.index(rows)][:, None]
+    site = torch.repeat_interleave(torch.arange(5), torch.tensor(space.sizes) - 1)
+    torch.testing.assert_close(found[:, known[site]], wanted[:, known[site]], atol=1e-9, rtol=0)
+    assert found[:, ~known[site]].isnan().all()
+
+
+def test_equal_rows_are_explained_once_alike_and_progress_counts_them_all():
+    model, done = MADE(MIXED, generator=generator(0)), []
+    rows = model.sample(4, generator(3))[[2, 0, 2, 1, 0, 3, 2]]
+    seen = torch.ones_like(rows, dtype=torch.bool)
+    seen[:, 1] = False
+    found = Fitted(model, MIXED).explain(rows, 3, observed=seen, progress=lambda *told: done.append(told))
+    assert done[-1] == (7, 7)
+    assert found.row.tolist() == [row for row in range(7) for _ in range(3)]
+    each = found.log_ratio.reshape(7, 3)
+    assert torch.equal(each[0], each[2])
+    assert torch.equal(each[1], each[4])
+    for row in (0, 3, 5):
+        alone = Fitted(model, MIXED).explain(rows[row : row + 1], 3, observed=seen[:1])
+        torch.testing.assert_close(alone.log_ratio, each[row], atol=1e-6, rtol=0)
+        assert alone.site.tolist() == found.site.reshape(7, 3)[row].tolist()
+
+
 def test_everything_given_is_given_back():
     model = Independent.fit([[0, 1], [1, 0]], Space((2, 2)))
     drawn = Fitted(model, model.space).sample(3, generator(0), given={0: 1, 1: 0})

@@ -1,5 +1,10 @@
 """Progress of any long work: on standard error alone, and nothing a text holds is obeyed by a terminal."""
 
+import os
+import pty
+from select import select
+
+from concrete_score.cli.console import Console
 from concrete_score.progress import Lines, progress
 
 
@@ -13,6 +18,16 @@ def test_lines_come_now_and_then_and_notes_at_once(monkeypatch):
     update(3, 4)
     update(3, 4, "look here", note=True)
     assert lines == ["sampling: 50 %", "look here"]
+
+
+def test_the_first_line_may_come_sooner(monkeypatch):
+    clock = iter([0.0, 0.5, 1.5, 1.5, 4.0, 7.0, 7.0])
+    monkeypatch.setattr("concrete_score.progress.monotonic", lambda: next(clock))
+    lines = []
+    update = Lines("looking", lines.append, first=1.0)
+    for done in range(4):
+        update(done, 4)
+    assert lines == ["looking: 25 %", "looking: 75 %"]
 
 
 def test_nothing_to_do_is_no_error():
@@ -35,3 +50,24 @@ def test_quiet_plain_and_live(capsys, monkeypatch):
     out, err = capsys.readouterr()
     assert out == ""
     assert "[bold]note" in err
+
+
+def test_a_message_does_not_share_a_line_with_the_bar(monkeypatch):
+    master, slave = pty.openpty()
+    monkeypatch.setenv("TERM", "xterm")
+    with open(slave, "w") as screen:
+        monkeypatch.setattr("sys.stderr", screen)
+        console = Console()
+        with console.progress("sampling") as update:
+            update(1, 2)
+            console.say("50 rows drawn")
+            console.warn(["few"])
+        console.say("done")
+        screen.flush()
+        shown = ""
+        while select([master], [], [], 0.2)[0]:
+            shown += os.read(master, 2**12).decode(errors="replace")
+    os.close(master)
+    for line in ("50 rows drawn", "warning: few", "done"):
+        before = shown[: shown.index(line)]
+        assert before.endswith(("\n", "\x1b[2K")), repr(before[-40:])

@@ -351,8 +351,11 @@ class Fitted:
         observed: Any = None,
         generator: torch.Generator | None = None,
         log_sizes: Mapping[int, Tensor] | None = None,
+        progress: Progress | None = None,
     ) -> Changes:
         """The ``top`` single changes of each row that raise its probability most, negative ones included.
+
+        Rows that are equal are looked at once, and have one answer.
 
         Args:
             states: ``(N, D)``.
@@ -362,6 +365,7 @@ class Fitted:
             generator: the source of draws, where there are blanks.
             log_sizes: of sites whose values stand for several cells, the logarithm of how many ``(V,)``: their
                 log-ratios are then those of one cell, on average.
+            progress: receives how many rows are done.
         """
         check_count(top, "top")
         changes, blanks = hamming(self.space), _has_blanks(observed)
@@ -370,16 +374,20 @@ class Fitted:
             refuse_impossible(self.model, rows, row_name)
         random = self._random(generator)
         step = max(1, RATIOS // max(1, changes.num_slots) // (COMPLETED if blanks else 1))
-        parts = []
-        for start in range(0, len(rows), step):
-            part = slice(start, start + step)
-            seen, named = None if known is None else known[part], partial(_from, row_name, start)
+        first, same = _different(rows if known is None else torch.cat([rows, known], 1))
+        done, parts = 0, []
+        for start in range(0, len(first), step):
+            part = first[start : start + step]
+            seen, named = None if known is None else known[part], partial(_among, row_name, part)
             ratio = self.log_ratios(rows[part], observed=seen, generator=random, row_name=named).double()
             if log_sizes:
                 ratio = ratio + per_cell(self.space, rows[part], changes, log_sizes)
             row, *found = top_changes(changes, rows[part], ratio, top)
             parts.append([row + start, *found])
-        return Changes(*(torch.cat(column) for column in zip(*parts, strict=True)))
+            done += int(((same >= start) & (same < start + step)).sum())
+            if progress is not None:
+                progress(done, len(rows))
+        return _repeated([torch.cat(column) for column in zip(*parts, strict=True)], same)
 
     @torch.no_grad()
     def impute(
@@ -515,5 +523,25 @@ def _has_blanks(observed: Any) -> bool:
     return observed is not None and not bool(torch.as_tensor(observed).all())
 
 
-def _from(row_name: RowName, start: int, row: int) -> str:
-    return row_name(start + row)
+def _among(row_name: RowName, rows: Tensor, row: int) -> str:
+    return row_name(int(rows[row]))
+
+
+def _different(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """The first of all equal rows ``(M,)``, ascending, and which of these each row is equal to ``(N,)``."""
+    _, equal = torch.unique(rows, dim=0, return_inverse=True)
+    at = torch.arange(len(rows), device=rows.device)
+    first = at.new_full((int(equal.max()) + 1 if len(rows) else 0,), len(rows)).scatter_reduce(0, equal, at, "amin")
+    order = first.argsort()
+    return first[order], order.argsort()[equal]
+
+
+def _repeated(changes: list[Tensor], same: Tensor) -> Changes:
+    """The changes of different rows as those of all rows, each being the ``same`` as one of them ``(N,)``."""
+    own, *others = changes
+    count = own.bincount(minlength=int(same.max()) + 1 if len(same) else 0)
+    times = count[same]
+    row = torch.arange(len(same), device=same.device).repeat_interleave(times)
+    begin = (count.cumsum(0) - count)[same] - (times.cumsum(0) - times)
+    place = torch.arange(len(row), device=row.device) + begin[row]
+    return Changes(row, *(column[place] for column in others))

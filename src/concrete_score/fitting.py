@@ -19,6 +19,7 @@ from concrete_score.data import load
 from concrete_score.data.catalog import brings_held_out, is_path
 from concrete_score.data.census import take_census
 from concrete_score.data.formats import READING, Say
+from concrete_score.data.frame import Frame
 from concrete_score.data.streams import Stream, find_stream, is_batches, stream_batches
 from concrete_score.defaults import MOST_HELD_OUT, UNKNOWN, VALID_FRACTION
 from concrete_score.errors import InputError, Option, Part
@@ -40,6 +41,8 @@ from concrete_score.training.sizes import refuse_too_large
 
 PIECES = {"model": "models", "objective": "objectives", "edges": "edges", "neighborhood": "neighborhoods"}
 """The pieces of a recipe that are asked for by name, and the registry's kind of each."""
+_SOON = 1.0
+"""Seconds after which a fit that is not done with its first work says what it does."""
 SETTINGS = ("steps", "minutes", "batch_size", "lr")
 """The settings of a training that have an option of their own."""
 _OBJECTS: Mapping[str, Any] = {"model": nn.Module, "objective": Objective}
@@ -312,7 +315,7 @@ def _begun(request: Request, say: Say, device: str | torch.device) -> Job:
     TrainingSettings.of(settings)  # an unusable value is refused before the data are read
     data = load_data(request.data, "train", request.data_dir, say, request.reading, request.stream)
     looked_at = _looked_at(data, say)
-    codec = codec_of(data.kind).infer(looked_at, request.codec_options)
+    codec = _inferred(looked_at, request, say)
     missing = str(request.reading.get("missing") or codec.missing)
     plan = Plan(codec.choose(recipe, settings), objects)
     refuse_too_large(plan.recipe, plan.settings, codec.space)
@@ -392,6 +395,12 @@ def _looked_at(data: Any, say: Say) -> Any:
     if not isinstance(data, Stream):
         return data
     return take_census(data, _told("looking at the columns", data, say))
+
+
+def _inferred(data: Any, request: Request, say: Say) -> Codec:
+    """The codec of data to learn from; of many columns it is soon said that they are looked at, and how far."""
+    work = f"looking at {len(data.names):,} columns" if isinstance(data, Frame) else "looking at the data"
+    return codec_of(data.kind).infer(data, request.codec_options, Lines(work, say, first=_SOON))
 
 
 def _told(work: str, data: Stream, say: Say) -> Callable[[int, int, str], None]:

@@ -404,13 +404,13 @@ class Model:
         given = self.read(data)
         return self.explanation(given, top).native(getattr(given.data, "form", Form("polars")))
 
-    def explanation(self, given: Given, top: int = TOP) -> Explanation:
+    def explanation(self, given: Given, top: int = TOP, progress: Progress | None = None) -> Explanation:
+        """What `explain` gives, line by line."""
         with given.named():
             states, observed = self.cells(given)
             random = self.generator("ratios")
-            found: Changes = self.fitted.explain(
-                states, top, given.row_name, observed=observed, generator=random, log_sizes=self._log_sizes
-            )
+            how: dict[str, Any] = {"generator": random, "log_sizes": self._log_sizes, "progress": progress}
+            found: Changes = self.fitted.explain(states, top, given.row_name, observed=observed, **how)
         sites = found.site.tolist()
         natives = {d: self.codec.natives(d) for d in set(sites)}
         return Explanation(

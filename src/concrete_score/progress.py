@@ -38,8 +38,16 @@ class Lines:
     sampling: 25 %
     """
 
-    def __init__(self, work: str, write: Callable[[str], Any] | None = None, seconds: float = _SECONDS) -> None:
-        self.work, self.seconds, self.last = work, seconds, monotonic()
+    def __init__(
+        self,
+        work: str,
+        write: Callable[[str], Any] | None = None,
+        seconds: float = _SECONDS,
+        first: float | None = None,
+    ) -> None:
+        """Args: the work's name, what takes a line, and the seconds between two lines and before the first."""
+        self.work, self.seconds = work, seconds
+        self.last = monotonic() - (0.0 if first is None else seconds - first)
         self.write = write or (lambda line: sys.stderr.write(f"{printable(line)}\n"))
 
     def __call__(self, done: int, total: int, text: str = "", note: bool = False) -> None:

@@ -123,7 +123,17 @@ def test_a_wide_chain_is_found_among_its_nearest_columns(monkeypatch):
     links = {frozenset((d, p)) for d, parents in enumerate(found) for p in parents}
     assert sum(frozenset((d, d + 1)) in links for d in range(sites - 1)) == sites - 1
     assert sum(map(len, found)) <= 1.05 * sites
-    assert told[-1] == (sum(map(bool, found)), sites)
+    assert told[-1] == (sites + sum(map(bool, found)), 2 * sites)
+
+
+def test_several_searches_are_told_as_one_that_only_goes_forward():
+    gen, told = generator(0, "rows"), []
+    rows = torch.stack([torch.randint(size, (60,), generator=gen) for size in (2, 3, 9, 2, 20)], 1)
+    rows[:, 3] = rows[:, 0]
+    learn_structure(rows, Space((2, 3, 9, 2, 20)), tell=lambda done, total: told.append(done / total))
+    assert told == sorted(told)
+    assert told[0] <= 0.1
+    assert 0.5 < told[-1] <= 1.0
 
 
 def test_less_of_the_penalty_finds_more():

@@ -263,3 +263,14 @@ def test_blanks_beside_one_value_are_a_value_unless_other_columns_are_as_blank(t
     assert kinds(codec) == {"a": "category", "b": "category", "mark": "category", "same": "constant"}
     assert dict(codec.why)["mark"] == "one value or blank: a blank counts as a value"
     assert dict(codec.why)["same"] == "one value wherever it is known: kept aside, and given back"
+
+
+def test_inference_tells_how_far_it_is_and_only_goes_forward():
+    rows, told = np.random.default_rng(0).normal(size=(300, 6)), []
+    rows[:, 1] = rows[:, 0] ** 2
+    frame = pl.DataFrame(rows.round(2), schema=[f"x{d}" for d in range(6)])
+    codec = TableCodec.infer(frame, {}, lambda done, total: told.append(done / total))
+    assert told == sorted(told)
+    assert 0.0 < told[0] < 0.1
+    assert told[-1] == 1.0
+    assert codec.to_json() == TableCodec.infer(frame, {}).to_json()

@@ -76,14 +76,27 @@ def test_what_decided_is_said():
     assert find_start(Recipe(), noise[:30], Space.bits(6), noise[30:]).options["parents"] == [[]] * 6
 
 
+def test_a_network_without_dependences_is_not_told_by_the_words_of_independent_columns():
+    gen = generator(0, "rows")
+    rows = Space.bits(3).uniform(60, gen).to(torch.uint8)
+    why = find_start(Recipe(), rows[:40], Space.bits(3), rows[40:]).why
+    assert "independent columns with half a row more a value" in why
+    assert "independent columns -" in why.replace(": validation", "")
+    assert "0 dependences" not in why
+
+
 def test_wide_tables_have_a_start_and_a_long_search_is_not_silent(monkeypatch):
     gen, said = generator(0, "rows"), []
     rows = Space.bits(150).uniform(200, gen).to(torch.uint8)
     rows[:, 1::2] = rows[:, ::2]
-    monkeypatch.setattr(starting, "Lines", lambda work, write: lambda done, total: write(f"{work}: {done} of {total}"))
+    monkeypatch.setattr(starting, "Lines", lambda work, write, first: lambda done, total: write(f"{work}: {done}"))
     found = find_start(Recipe(), rows[:150], Space.bits(150), rows[150:], said.append)
     assert [0] in found.options["parents"]
-    assert any(line.startswith("dependences between 150 columns: ") for line in said)
+    searches = [line.partition(": ")[0] for line in said]
+    assert list(dict.fromkeys(searches)) == [
+        "dependences between 150 columns, by BIC",
+        "dependences between 150 columns, by a quarter of BIC's penalty",
+    ]
     monkeypatch.setattr(starting, "COLUMNS", 149)
     assert find_start(Recipe(), rows, Space.bits(150)).what == "independent columns"
 

@@ -91,18 +91,22 @@ class Families:
     def _joint(self, code: Sites, cells: int, candidates: Sites) -> Iterator[tuple[Sites, Counts]]:
         """Counts of the cells with the values of some of the candidates ``(c, cells, U)``, and which they are."""
         sizes = np.array(self.sizes)[candidates]
+        lines: Lines | None = None  # the rows of each cell, the same for candidates of all sizes
         for size in np.unique(sizes).tolist():
             places = (sizes == size).nonzero()[0]
             quick = self.weights is None and cells * (size - 1) <= CHEAP
+            if quick and lines is None:
+                lines = _lines(code == np.arange(cells)[:, None])
+            rows = lines if quick else None
             most = max(1, CHUNK // max(cells * (size + 1), 0 if quick else len(code)))
-            count = self._by_lines if quick else self._one_by_one
             for start in range(0, len(places), most):
                 place = places[start : start + most]
-                yield place, count(code, cells, candidates[place], size)
+                yield place, self._counts(code, cells, candidates[place], size, rows)
 
-    def _by_lines(self, code: Sites, cells: int, sites: Sites, size: int) -> Counts:
+    def _counts(self, code: Sites, cells: int, sites: Sites, size: int, rows: Lines | None) -> Counts:
+        if rows is None:
+            return self._one_by_one(code, cells, sites, size)
         counts = np.empty((len(sites), cells, size))
-        rows = _lines(code == np.arange(cells)[:, None])
         for value in range(1, size):
             counts[:, :, value] = _ones(self._bits[self._first[sites] + value - 1], rows)
         known = np.bincount(code, minlength=cells)[:cells] if self._known is None else _ones(self._known[sites], rows)
@@ -178,7 +182,12 @@ def _lines(rows: npt.NDArray[np.bool_]) -> Lines:
 
 def _ones(lines: Lines, rows: Lines) -> npt.NDArray[np.int64]:
     """How many rows each line has in common with each other line ``(L, W), (R, W) -> (L, R)``."""
-    return np.stack([np.bitwise_count(lines & row).sum(1, dtype=np.int64) for row in rows], 1)
+    if lines.shape[1] > 4 * len(rows):
+        return np.stack([np.bitwise_count(lines & row).sum(1, dtype=np.int64) for row in rows], 1)
+    found = np.zeros((len(lines), len(rows)), dtype=np.int64)
+    for word, other in zip(lines.T, rows.T, strict=True):
+        found += np.bitwise_count(word[:, None] & other)
+    return found
 
 
 def _xlogx(counts: Counts) -> Counts:
@@ -235,12 +244,17 @@ def learn_structure(
     if rows.ndim != 2 or rows.shape[1] != space.num_sites or not len(rows):
         raise InputError(f"rows of {space.num_sites} sites", f"shape {tuple(rows.shape)}", where="rows")
     families = _count_by(rows, space, observed, weights)
-    climb = Climb(families, max_parents, penalty, tell)
-    found = climb.run()
     stages = [most for most in STAGES if min(space.sizes) <= most < max(space.sizes)]
+    climb = Climb(families, max_parents, penalty, _part(tell, 0, 1 + bool(stages)))
+    found = climb.run()
     if stages:
-        found = max(found, Climb(families, max_parents, penalty, tell).run(stages), key=climb.score)
+        found = max(found, Climb(families, max_parents, penalty, _part(tell, 1, 2)).run(stages), key=climb.score)
     return found
+
+
+def _part(tell: Tell, number: int, parts: int) -> Tell:
+    """Tells how far one of several searches is as a part of them all."""
+    return lambda done, total: tell(number * total + done, parts * total)
 
 
 def _count_by(rows: States, space: Space, observed: Tensor | None, weights: Tensor | None) -> Families:
@@ -307,7 +321,7 @@ class Climb:
         return self.families.log_likelihood(child, parents) - self.price * cells * (int(self.sizes[child]) - 1)
 
     def _climb(self) -> None:
-        sites = len(self.sizes)
+        sites, most = len(self.sizes), 0
         for _ in range(MOVES * sites):
             gain, move = self._choose()
             if gain <= 1e-9:
@@ -316,7 +330,8 @@ class Climb:
                 self._toggle(child, other)
             for child, _ in move:
                 self._count(child)
-            self.tell(int((self.parents[:, 0] >= 0).sum()), sites)
+            most = max(most, int((self.parents[:, 0] >= 0).sum()))  # an edge that goes takes nothing back
+            self.tell(sites + most, 2 * sites)
 
     def _begin(self) -> None:
         """The gains of all pairs, and the candidates of each site: the others that tell most of it."""
@@ -324,7 +339,7 @@ class Climb:
         self.candidates = [np.delete(every, child) for child in every]
         for child in range(sites):
             self._count(child)
-            self.tell(0, sites)
+            self.tell(child + 1, 2 * sites)
         if sites - 1 > CANDIDATES:
             self.candidates = [np.sort(np.argpartition(-row, CANDIDATES)[:CANDIDATES]) for row in self.gain]
 

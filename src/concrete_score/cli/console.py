@@ -68,6 +68,11 @@ class CommandLine:
 SKIN = CommandLine()
 
 
+def _tell(line: str) -> None:
+    """A line to standard error, above a live bar: what click finds by itself goes past the bar, and into its line."""
+    click.echo(line, file=sys.stderr)
+
+
 @contextmanager
 def _imported_at_once() -> Iterator[None]:
     """Imports PyTorch without looking for garbage among what stays: a tenth of the time that a command starts in."""
@@ -102,17 +107,17 @@ class Console:
     def say(self, message: Text) -> None:
         """A message to standard error, unless quiet."""
         if not self.quiet:
-            click.echo(printable(spell(message, SKIN) or ""), err=True)
+            _tell(printable(spell(message, SKIN) or ""))
 
     def show(self, text: str) -> None:
         """Lines to standard error, unless quiet, whose cells are escaped already."""
         if not self.quiet:
-            click.echo(text, err=True)
+            _tell(text)
 
     def warn(self, warnings: Iterable[str]) -> None:
         """Warnings to standard error, quiet or not."""
         for warning in warnings:
-            click.echo(f"warning: {printable(warning)}", err=True)
+            _tell(f"warning: {printable(warning)}")
 
     def give(self, value: Mapping[str, Any], text: Callable[[], str]) -> None:
         """The result, to standard output: one JSON object, or the text made for people."""
@@ -223,8 +228,11 @@ def examples(*lines: str) -> str:
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> str:
-    """A table for people; control characters are escaped.
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "", *, screen: bool | None = None
+) -> str:
+    """A table for people, folded to the width of a ``screen``, which by default is standard output if it is one;
+    control characters are escaped.
 
     >>> print(table(["name", "edges"], [["star", 5]]))
     name   edges
@@ -246,7 +254,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str =
     for row in rows:
         view.add_row(*(RichText(printable(str(cell))) for cell in row))
     page = StringIO()
-    screen = sys.stdout.isatty()
+    screen = sys.stdout.isatty() if screen is None else screen
     # Into a file or a pipe no line is cut: other programs read it.
     RichConsole(file=page, width=None if screen else 1000, force_terminal=screen).print(view)
     body = "\n".join(line.rstrip() for line in page.getvalue().rstrip("\n").split("\n"))

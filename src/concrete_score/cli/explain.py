@@ -70,7 +70,8 @@ def explain(
     console.refuse_output(out)
     given = read_data(model, data, console, missing=missing, unknown=unknown, data_dir=data_dir, reading=reading)
     console.say(f"explaining {len(given.rows.kept)} {model.codec.noun} …")
-    found = model.explanation(given, sum(model.codec.space.sizes) if every else top)
+    with console.progress("explaining") as progress:
+        found = model.explanation(given, sum(model.codec.space.sizes) if every else top, progress)
     with pipes():
         if out is not None:
             console.put([found.frame()], out, "changes")

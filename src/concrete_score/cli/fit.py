@@ -40,11 +40,13 @@ from concrete_score.defaults import (
     ROUNDS,
     VALID_FRACTION,
 )
-from concrete_score.errors import InputError, Option, printable
+from concrete_score.errors import Command, InputError, Option, printable
 from concrete_score.files import flat, locked, short
 
 _LISTED, _BRIEF = 60, 48
 """Columns that are listed one by one, and the characters shown of a cell of that list."""
+_TO_LOOK_AT, _NAMED = ("constant", "identifier", "text"), 10
+"""Kinds of columns that are not or not wholly modelled, and how many of each are named where columns are many."""
 
 if TYPE_CHECKING:
     from concrete_score.fitting import Fit, Job, Request
@@ -150,7 +152,7 @@ def fit(
         with _reported_once():
             listening = _find_loggers(loggers)
             job = _prepare(console, out, resume, given, device)
-            _say_columns(job, console)
+            _say_columns(job, console, out)
             if rank() == 0:
                 stack.enter_context(locked(out))
                 _refuse_changed(job, out)
@@ -221,17 +223,25 @@ def _prepare(console: Console, out: Path, resume: bool, given: dict[str, Any], d
     return fitting.prepare(request, stored, console.say)
 
 
-def _say_columns(job: "Job", console: Console) -> None:
-    """What was made of each column, as a short table; of many columns, how many are of each kind."""
+def _say_columns(job: "Job", console: Console, out: Path) -> None:
+    """What was made of each column, as a table; of many columns, how many are of each kind, and which want a look."""
     if job.run is not None or job.codec.has_grid:
         return
     title, heads, lines = job.codec.schema_table()
     if len(lines) <= _LISTED:
-        shown = [[_brief(cell) for cell in line] for line in lines]
-        console.show(table(heads, shown, title))
+        # A reason is whole: its end says what is not kept.
+        shown = [
+            [cell if head == "why" else _brief(cell) for head, cell in zip(heads, line, strict=True)] for line in lines
+        ]
+        console.show(table(heads, shown, title, screen=sys.stderr.isatty()))
         return
     kinds = Counter(line[1] for line in lines)
     console.say(f"{len(lines):,} columns: " + ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common()))
+    for kind in (kind for kind in kinds if kind in _TO_LOOK_AT):
+        names = [str(line[0]) for line in lines if line[1] == kind]
+        more = f" … and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+        console.say(f"{kind}: " + ", ".join(_brief(name) for name in names[:_NAMED]) + more)
+    console.say(("what was made of each column, and why: ", Command("show"), f" {shlex.quote(str(out))}"))
 
 
 def _brief(cell: Any) -> str:

@@ -17,7 +17,7 @@ An array without column names holds states: its whole numbers are categories as 
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -152,6 +152,10 @@ class TableOptions:
         return _of(self.bins, name, frame) if isinstance(self.bins, Mapping) else int(self.bins)
 
 
+Tell = Callable[[int, int], None]
+"""``tell(done, total)``: how far the work is."""
+
+
 class Inferred(NamedTuple):
     """The kinds of a table's columns, and why each is what it is, by name."""
 
@@ -170,8 +174,11 @@ class Judged(NamedTuple):
     notes: tuple[tuple[Part, ...], ...] = ()
 
 
-def infer_columns(frame: Frame, options: TableOptions) -> Inferred:
+def infer_columns(frame: Frame, options: TableOptions, tell: Tell = lambda done, total: None) -> Inferred:
     """The kind of every column of a table; of a sample of one, by what is known of all its rows.
+
+    ``tell(done, total)`` receives how far it is: to judge each column alone is a quarter of the work, and the rest to
+    look at what they say of one another.
 
     Raises:
         InputError: blank cells that may be neither; columns that cannot be what they were said to be, all in one
@@ -182,20 +189,7 @@ def infer_columns(frame: Frame, options: TableOptions) -> Inferred:
     columns = [Column.of_frame(frame, name, na) for name in frame.names]
     if all(column.blanks == len(column) for column in columns):
         raise _all_blank(frame)
-    faults: list[tuple[str, str, Option]] = []
-    found: list[Judged] = []
-    usual = cache(lambda: max((column.blanks for column in columns if len(column.known) > 1), default=0))
-    for at, column in enumerate(columns):
-        try:
-            found.append(_judge(column, at, frame, options, usual))
-        except _Fault as fault:
-            faults.append((column.name, fault.reason, fault.option))
-            if len(faults) == _FAULTS:  # of thousands no line could tell
-                break
-    if faults:
-        came = ", ".join(f"{name!r} ({reason})" for name, reason, _ in faults)
-        fixes = {repr(option): option for _, _, option in faults}
-        raise InputError("columns that are what they were said to be", came, frame.where, [tuple(fixes.values())])
+    found = _judge_each(columns, frame, options, lambda done, total: tell(done, 4 * total))
     pairs = [
         (column, each.kind) for column, each in zip(columns, found, strict=True) if isinstance(each.kind, SiteColumn)
     ]
@@ -212,7 +206,8 @@ def infer_columns(frame: Frame, options: TableOptions) -> Inferred:
     rows = (
         column if frame.census is None else Column(frame.table[column.name], na, frame.typed) for column, _ in pairs
     )
-    joined = join_cells(sites, (kind.encode(column) for column, kind in zip(rows, sites, strict=True)))
+    codes = (kind.encode(column) for column, kind in zip(rows, sites, strict=True))
+    joined = join_cells(sites, codes, lambda done, total: tell(total + 3 * done, 4 * total))
     why = tuple((c.name, each.why) for c, each in zip(columns, found, strict=True))
     return Inferred(tuple(joined), aside, why, tuple(note for each in found for note in each.notes))
 
@@ -255,6 +250,30 @@ class _Fault(Exception):
 
     def __init__(self, reason: str, option: Option) -> None:
         self.reason, self.option = reason, option
+
+
+def _judge_each(columns: Sequence[Column], frame: Frame, options: TableOptions, tell: Tell) -> list[Judged]:
+    """What each column is.
+
+    Raises:
+        InputError: some cannot be what they were said to be.
+    """
+    faults: list[tuple[str, str, Option]] = []
+    found: list[Judged] = []
+    usual = cache(lambda: max((column.blanks for column in columns if len(column.known) > 1), default=0))
+    for at, column in enumerate(columns):
+        try:
+            found.append(_judge(column, at, frame, options, usual))
+        except _Fault as fault:
+            faults.append((column.name, fault.reason, fault.option))
+            if len(faults) == _FAULTS:  # of thousands no line could tell
+                break
+        tell(at + 1, len(columns))
+    if faults:
+        came = ", ".join(f"{name!r} ({reason})" for name, reason, _ in faults)
+        fixes = {repr(option): option for _, _, option in faults}
+        raise InputError("columns that are what they were said to be", came, frame.where, [tuple(fixes.values())])
+    return found
 
 
 def _judge(column: Column, at: int, frame: Frame, options: TableOptions, usual: Callable[[], int]) -> Judged:

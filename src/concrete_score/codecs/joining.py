@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from scipy.special import ndtri
 
-from concrete_score.baselines.structure import learn_structure
+from concrete_score.baselines.structure import Tell, learn_structure
 from concrete_score.data.frame import Array
 from concrete_score.randomness import generator, random_numbers
 from concrete_score.spaces import Space
@@ -29,11 +29,13 @@ ROWS = 50_000
 """Rows that are looked at, drawn where there are more."""
 PASSES = 2
 """The first looks at other columns as they were cut, the other at them joined."""
+_PARTS = 2 * PASSES - 1
+"""Of the work: the passes, and a search for families before each but the first."""
 PENALTY = 0.5
 """Of the network whose families are looked at, times BIC's."""
 
 
-def join_cells(columns: Sequence[Any], codes: Iterable[Array]) -> list[Any]:
+def join_cells(columns: Sequence[Any], codes: Iterable[Array], tell: Tell = lambda done, total: None) -> list[Any]:
     """Columns with those cells joined that say the same of all other columns.
 
     The first pass looks at every other column alone, as it was cut. What a column says of another may show only beside
@@ -43,6 +45,7 @@ def join_cells(columns: Sequence[Any], codes: Iterable[Array]) -> list[Any]:
     Args:
         columns: those with ``neighbors`` may be joined; the others stay as they are.
         codes: the cell of each row in each column ``(N,)``; negative where there is none.
+        tell: receives how far it is.
     """
     able = [d for d, column in enumerate(columns) if hasattr(column, "neighbors") and column.size > LEAST]
     if len(columns) < 2 or not able:
@@ -54,12 +57,16 @@ def join_cells(columns: Sequence[Any], codes: Iterable[Array]) -> list[Any]:
             keep = random_numbers(generator(0, "rows to join cells by")).permutation(len(each))[:ROWS]
         cells.append(each if len(each) <= ROWS else each[keep])
     groups, families = [np.arange(column.size) for column in columns], list[list[int]]()
-    for _ in range(PASSES):
+    for number in range(PASSES):
         seen = [_numbered(np.where(each >= 0, group[each], -1)) for each, group in zip(cells, groups, strict=True)]
-        families = [[d] for d in range(len(columns))] if not families else [*families[: len(columns)], *_families(seen)]
-        for d in able:
+        if number == 0:
+            families = [[d] for d in range(len(columns))]
+        else:
+            families = [*families[: len(columns)], *_families(seen, lambda *done: tell(*_between(able, *done)))]
+        for at, d in enumerate(able):
             tables = _tables(cells[d], columns[d].size, seen, [each for each in _without(families, d) if each])
             groups[d] = join(columns[d].neighbors, tables)
+            tell(2 * number * len(able) + at + 1, _PARTS * len(able))
     return [column.joined(groups[d]) if d in able else column for d, column in enumerate(columns)]
 
 
@@ -98,6 +105,11 @@ def join(pairs: Array, tables: Sequence[Array], least: int = LEAST, error: float
     return group
 
 
+def _between(able: Sequence[int], done: int, total: int) -> tuple[int, int]:
+    """How far the search for families is as a part of all: the second of `_PARTS`, each of as many steps."""
+    return len(able) + len(able) * done // total, _PARTS * len(able)
+
+
 def _renamed(edge: tuple[int, int], old: int, new: int) -> tuple[int, int]:
     c, d = (new if each == old else each for each in edge)
     return c, d
@@ -123,11 +135,11 @@ def _different(counts: Array, pairs: Array, first: Array) -> Array:
     return found
 
 
-def _families(seen: Sequence[Array]) -> list[list[int]]:
+def _families(seen: Sequence[Array], tell: Tell) -> list[list[int]]:
     """Each child with its parents, where they are three or more, in the network that greedy search finds."""
     states = torch.from_numpy(np.stack(seen, 1))
     space = Space(tuple(int(each.max(initial=0)) + 1 for each in seen))
-    parents = learn_structure(states.clamp(min=0), space, penalty=PENALTY, observed=states >= 0)
+    parents = learn_structure(states.clamp(min=0), space, penalty=PENALTY, observed=states >= 0, tell=tell)
     return [sorted([d, *each]) for d, each in enumerate(parents) if len(each) > 1]
 
 
@@ -146,7 +158,8 @@ def _tables(cells: Array, size: int, seen: Sequence[Array], others: Sequence[Seq
         value = np.zeros(int(known.sum()), dtype=np.int64)
         for e in group:
             value = value * (int(seen[e].max(initial=0)) + 1) + seen[e][known]
-        value = _numbered(value)
+        if len(group) > 1 or not known.all():  # of a whole column alone the values are numbered already
+            value = _numbered(value)
         width = int(value.max(initial=0)) + 1
         found.append(np.bincount(cells[known] * width + value, minlength=size * width).reshape(size, -1))
     return found

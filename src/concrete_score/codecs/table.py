@@ -1,6 +1,6 @@
 """Tables: one site a column of categories, numbers or dates; constants and identifiers are kept aside."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -83,12 +83,15 @@ class TableCodec(Codec):
     by_rows = True
 
     @classmethod
-    def fit(cls, data: Any, options: TableOptions | None = None) -> "TableCodec":
+    def fit(
+        cls, data: Any, options: TableOptions | None = None, tell: Callable[[int, int], None] | None = None
+    ) -> "TableCodec":
         """The codec of a table.
 
         Args:
             data: a `Frame`, a numpy array ``(N, D)``, or a data frame.
             options: which columns, which bins, what is blank.
+            tell: receives how far it is, ``tell(done, total)``.
 
         Raises:
             InputError: blank cells that are neither to be dropped nor a category; columns that cannot be categories,
@@ -98,14 +101,16 @@ class TableCodec(Codec):
         whole = cls.accept(data)
         frame = options.chosen(whole)
         weight = None if options.weight is None else column_name(options.weight, whole)
-        found = infer_columns(frame, options)
+        found = infer_columns(frame, options, *([] if tell is None else [tell]))
         named = (frame.form, options.blanks(frame), frame.named)
         rows = len(frame) if frame.census is None else frame.census.rows
         return cls(found.columns, *named, found.aside, found.why, rows, weight, found.notes)
 
     @classmethod
-    def infer(cls, data: Any, options: Mapping[str, Any]) -> "TableCodec":
-        return cls.fit(data, options_of(TableOptions, options, "tables"))
+    def infer(
+        cls, data: Any, options: Mapping[str, Any], tell: Callable[[int, int], None] | None = None
+    ) -> "TableCodec":
+        return cls.fit(data, options_of(TableOptions, options, "tables"), tell)
 
     @classmethod
     def accept(cls, data: Any, where: str = "data") -> Frame:

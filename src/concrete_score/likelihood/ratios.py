@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import log
+from typing import Any
 
 import torch
 from jaxtyping import Float, Integer
@@ -17,14 +18,18 @@ from concrete_score.models.completing import (
     count_completions,
     log_sum_by_row,
 )
+from concrete_score.models.score import DensityScore
 from concrete_score.protocols import SiteNeighborhood
 from concrete_score.samplers.base import all_edits
 from concrete_score.samplers.completions import Impossible, RowName, row_by_number
-from concrete_score.shapes import States
+from concrete_score.samplers.guided import Autoregressive
+from concrete_score.shapes import PerState, States
 from concrete_score.spaces import Space
 
 COMPLETED = 32
 """Completions over which ratios of a row are averaged, where not all are listed."""
+CONDITIONALS = 2**22
+"""Conditional probabilities that are held at once."""
 
 Fill = Callable[[int], States]
 """From a number M to so many joint draws of the blanks of every row ``(M, N, D)``."""
@@ -56,8 +61,9 @@ def observed_log_ratios(
 
         q(x'_O) / q(x_O) = E [ q(x'_O, x_U) / q(x_O, x_U) ],      x_U ~ q(· | x_O)
 
-    Exact where all completions of a row are listed; else a mean over weighed draws of the model, or over those of
-    ``fill`` for a model that has none of its own.
+    Exact where all completions of a row are listed, or its blanks come last in the order of an autoregressive model,
+    whose conditionals of the cells before them need none; else a mean over weighed draws of the model, or over those
+    of ``fill`` for a model that has none of its own.
 
     Args:
         views: of the model.
@@ -71,10 +77,19 @@ def observed_log_ratios(
     Raises:
         Impossible: a row whose observed cells have probability zero.
     """
-    found = _completions(views, x, observed, generator, fill, row_name)
-    step = max(1, RATIOS // max(1, wanted.num_slots))
-    ratios = torch.cat([views.log_ratios(part, wanted).double() for part in torch.split(found.states, step)])
-    mean = log_sum_by_row(ratios + found.log_weight[:, None], found.row, len(x))
+    mean = torch.empty((len(x), wanted.num_slots), dtype=torch.float64, device=x.device)
+    ending = _ending(views, observed)
+    chunk = max(1, CONDITIONALS // max(views.space.sizes))
+    for seen in torch.unique(observed[ending], dim=0):
+        rows = (ending & (observed == seen).all(1)).nonzero().squeeze(-1)
+        density = Beginning(views.model, seen)
+        zero = rows[density.log_density(x[rows]) == -torch.inf]
+        if len(zero):
+            raise Impossible(int(zero[0]), row_name=row_name)
+        mean[rows] = DensityScore(density, wanted, chunk).log_ratios(x[rows]).double()
+    others = (~ending).nonzero().squeeze(-1)
+    if len(others):
+        mean[others] = _over_completions(views, x, observed, others, wanted, generator, fill, row_name)
     return torch.where(observed.gather(1, all_edits(wanted, x)[0]), mean, torch.nan)
 
 
@@ -92,6 +107,64 @@ def top_changes(changes: SiteNeighborhood, x: States, ratio: Tensor, top: int) -
     row = torch.arange(len(x), device=x.device)[:, None].expand_as(slot)
     known = ~blank.gather(1, slot)
     return [part[known] for part in (row, site, x.gather(1, site), value, ratio.gather(1, slot))]
+
+
+@dataclass(frozen=True, eq=False)
+class Beginning:
+    """What an autoregressive model says of its first sites alone, whatever the others hold: a density of all sites.
+
+    Args:
+        model: gives the conditionals of all sites.
+        seen: the first sites of its order, bool ``(D,)``.
+    """
+
+    model: Any
+    seen: Tensor
+    normalized: bool = False
+
+    @property
+    def space(self) -> Space:
+        """The model's."""
+        space: Space = self.model.space
+        return space
+
+    def log_density(self, x: States) -> PerState:
+        """``Σ log q(x_d | before)`` over these sites ``(..., D) -> (...)``."""
+        found = self.model.site_log_conditionals(x).gather(-1, x.long()[..., None]).squeeze(-1)
+        total: Tensor = torch.where(self.seen, found, 0.0).sum(-1)
+        return total
+
+
+def _ending(views: Views, observed: Tensor) -> Tensor:
+    """Which rows have no blank before an observed cell in the order of an autoregressive model ``(N,)``."""
+    if views.score is not None or not isinstance(views.model, Autoregressive):
+        return torch.zeros_like(observed[:, 0])
+    known = observed[:, views.model.order]
+    return ~(known[:, 1:] & ~known[:, :-1]).any(1)
+
+
+def _over_completions(
+    views: Views,
+    x: States,
+    observed: Tensor,
+    rows: Tensor,
+    wanted: SiteNeighborhood,
+    generator: torch.Generator,
+    fill: Fill,
+    row_name: RowName,
+) -> Tensor:
+    """The means over completions of some rows; of the blank cells' changes, whatever they are."""
+
+    def filled(draws: int) -> States:
+        return fill(draws)[:, rows]
+
+    def named(row: int) -> str:
+        return row_name(int(rows[row]))
+
+    found = _completions(views, x[rows], observed[rows], generator, filled, named)
+    step = max(1, RATIOS // max(1, wanted.num_slots))
+    ratios = torch.cat([views.log_ratios(part, wanted).double() for part in torch.split(found.states, step)])
+    return log_sum_by_row(ratios + found.log_weight[:, None], found.row, len(rows))
 
 
 def _completions(

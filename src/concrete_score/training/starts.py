@@ -26,6 +26,8 @@ Say = Callable[[Any], None]
 """Receives a line of text."""
 COLUMNS = 10_000
 """The most columns among which dependences are searched for: the gains of all pairs take 800 MB."""
+_SOON = 2.0
+"""Seconds after which a search says that it goes on."""
 PENALTIES = {1.0: "BIC", 0.25: "a quarter of BIC's penalty"}
 """Networks that are tried: sure ones, and ones whose less certain dependences their smoothed tables can afford."""
 MIXED_PENALTIES = {1.0: "BIC", 2.0: "twice BIC's penalty", 0.25: "a quarter of BIC's penalty"}
@@ -94,18 +96,24 @@ def _starts(rows: Examples, space: Space, say: Say, penalties: Mapping[float, st
     if 1 < space.num_sites <= COLUMNS:
         seen = [alone]
         for penalty, name in penalties.items():
-            tell = Lines(f"dependences between {space.num_sites:,} columns", say)
+            tell = Lines(f"dependences between {space.num_sites:,} columns, by {name}", say, first=_SOON)
             known: dict[str, Any] = {"observed": rows.observed, "weights": rows.weights, "tell": tell}
             parents = [list(each) for each in learn_structure(rows.states, space, penalty=penalty, **known)]
             if parents in seen and len(seen) > 1:
                 continue
             seen.append(parents)
-            count = sum(map(len, parents))
-            links = "1 dependence" if count == 1 else f"{count:,} dependences"
-            yield Start({"parents": parents}, f"{links} between columns, found in the rows by {name}")
+            yield Start({"parents": parents}, _found(sum(map(len, parents)), name))
         tree = [[each] if each >= 0 else [] for each in find_tree(rows, space)]
         yield Start({"parents": tree, "pseudo_count": PSEUDO_COUNT}, "a Chow–Liu tree")
     yield Start({"parents": alone, "pseudo_count": PSEUDO_COUNT}, "independent columns")
+
+
+def _found(count: int, how: str) -> str:
+    """What a network of so many dependences is: without any, independent columns of other frequencies (`shrunk`)."""
+    if count == 0:
+        return f"independent columns with half a row more a value, for no dependences were found in the rows by {how}"
+    links = "1 dependence" if count == 1 else f"{count:,} dependences"
+    return f"{links} between columns, found in the rows by {how}"
 
 
 def find_tree(rows: Examples, space: Space) -> tuple[int, ...]:
