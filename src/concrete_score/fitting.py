@@ -400,7 +400,7 @@ def _looked_at(data: Any, say: Say) -> Any:
 def _inferred(data: Any, request: Request, say: Say) -> Codec:
     """The codec of data to learn from; of many columns it is soon said that they are looked at, and how far."""
     work = f"looking at {len(data.names):,} columns" if isinstance(data, Frame) else "looking at the data"
-    return codec_of(data.kind).infer(data, request.codec_options, Lines(work, say, first=_SOON))
+    return codec_of(data.kind).infer_telling(data, request.codec_options, Lines(work, say, first=_SOON))
 
 
 def _told(work: str, data: Stream, say: Say) -> Callable[[int, int, str], None]:

@@ -269,7 +269,7 @@ def test_inference_tells_how_far_it_is_and_only_goes_forward():
     rows, told = np.random.default_rng(0).normal(size=(300, 6)), []
     rows[:, 1] = rows[:, 0] ** 2
     frame = pl.DataFrame(rows.round(2), schema=[f"x{d}" for d in range(6)])
-    codec = TableCodec.infer(frame, {}, lambda done, total: told.append(done / total))
+    codec = TableCodec.infer_telling(frame, {}, lambda done, total: told.append(done / total))
     assert told == sorted(told)
     assert 0.0 < told[0] < 0.1
     assert told[-1] == 1.0

@@ -80,13 +80,13 @@ class Codec(ABC):
 
     @classmethod
     @abstractmethod
-    def infer(
-        cls: type[Self], data: Any, options: Mapping[str, Any], tell: Callable[[int, int], None] | None = None
-    ) -> Self:
-        """The codec of data to learn from; ``options`` are those that were given, by name.
+    def infer(cls: type[Self], data: Any, options: Mapping[str, Any]) -> Self:
+        """The codec of data to learn from; ``options`` are those that were given, by name."""
 
-        Where that takes long, ``tell(done, total)`` receives how far it is.
-        """
+    @classmethod
+    def infer_telling(cls: type[Self], data: Any, options: Mapping[str, Any], tell: Callable[[int, int], None]) -> Self:
+        """`infer`; where that takes long, ``tell(done, total)`` receives how far it is."""
+        return cls.infer(data, options)
 
     @classmethod
     @abstractmethod

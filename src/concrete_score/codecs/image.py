@@ -1,6 +1,6 @@
 """Images: one site a pixel, row by row; bits, or a few grey levels."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, isfinite
@@ -134,9 +134,7 @@ class ImageCodec(Codec):
         return codec
 
     @classmethod
-    def infer(
-        cls, data: Any, options: Mapping[str, Any], tell: Callable[[int, int], None] | None = None
-    ) -> "ImageCodec":
+    def infer(cls, data: Any, options: Mapping[str, Any]) -> "ImageCodec":
         chosen = options_of(ImageOptions, options, "images")
         return cls.fit(data, chosen.levels, THRESHOLD if chosen.threshold is None else chosen.threshold)
 

@@ -102,9 +102,7 @@ class SequenceCodec(Codec):
         return (*numbers, *(name for name, _ in self.extra))
 
     @classmethod
-    def infer(
-        cls, data: Any, options: Mapping[str, Any], tell: Callable[[int, int], None] | None = None
-    ) -> "SequenceCodec":
+    def infer(cls, data: Any, options: Mapping[str, Any]) -> "SequenceCodec":
         """The codec of sequences to learn from.
 
         Raises:

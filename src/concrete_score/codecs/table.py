@@ -107,9 +107,11 @@ class TableCodec(Codec):
         return cls(found.columns, *named, found.aside, found.why, rows, weight, found.notes)
 
     @classmethod
-    def infer(
-        cls, data: Any, options: Mapping[str, Any], tell: Callable[[int, int], None] | None = None
-    ) -> "TableCodec":
+    def infer(cls, data: Any, options: Mapping[str, Any]) -> "TableCodec":
+        return cls.fit(data, options_of(TableOptions, options, "tables"))
+
+    @classmethod
+    def infer_telling(cls, data: Any, options: Mapping[str, Any], tell: Callable[[int, int], None]) -> "TableCodec":
         return cls.fit(data, options_of(TableOptions, options, "tables"), tell)
 
     @classmethod
