@@ -24,7 +24,6 @@ from concrete_score.likelihood import LogLikelihood
 from concrete_score.protocols import Encoded
 from concrete_score.samplers.evidence import Probability
 from concrete_score.samplers.from_noise import Watch, part_of
-from concrete_score.samplers.weighted import MEANS
 
 if TYPE_CHECKING:
     from concrete_score.model import Model
@@ -253,7 +252,6 @@ class Filler:
                 progress=progress,
                 passes=self.passes,
                 row_name=lambda row: given.row_name(int(at[row])),
-                effort=MEANS if model.has_ranges else 1,
             )
         filled[:, holes] = found.states.reshape(len(filled), -1, filled.shape[-1]).cpu()
         blank, random = given.blank, model.generator("decode", self.random_state, number)

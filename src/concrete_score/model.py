@@ -421,11 +421,6 @@ class Model:
             found.log_ratio.double().tolist(),
         )
 
-    @property
-    def has_ranges(self) -> bool:
-        """Whether there are numbers or dates, whose values are ranges."""
-        return bool(self._log_sizes)
-
     @cached_property
     def _log_sizes(self) -> dict[int, Tensor]:
         sizes = {d: self.codec.log_sizes(d) for d in range(len(self.codec.names))}

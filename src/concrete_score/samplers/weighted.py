@@ -31,8 +31,6 @@ ROUNDS = 6
 """At most: 1,008 draws of a row."""
 TOLD = 8
 """Times as many draws tell a distribution that is reported as fill a blank by its most probable value or its mean."""
-MEANS = 2
-"""Times as many fill the blanks of a table with numbers: a mean keeps the noise of its draws."""
 SMOOTHING = 2.0
 """What the distributions that a blank was drawn from count beside the draws, in draws. They know more values than the
 draws met, and less of what was observed after the blank."""
