@@ -3,7 +3,7 @@
 All of them are judged by held-out rows before the first step of a training, so that no training ends below them.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,6 +32,8 @@ PENALTIES = {1.0: "BIC", 0.25: "a quarter of BIC's penalty"}
 """Networks that are tried: sure ones, and ones whose less certain dependences their smoothed tables can afford."""
 MIXED_PENALTIES = {1.0: "BIC", 2.0: "twice BIC's penalty", 0.25: "a quarter of BIC's penalty"}
 """Networks that a mixture has members from: few dependences for small tables, many for large ones."""
+OFTEN, ROUNDS, COMPLETED = 0.05, 2, 10_000
+"""Of the cells blank, from which on networks are looked for in completed rows too; how often, and in how many rows."""
 PRODUCTS = 2**40
 """Multiplications that finding a Chow–Liu tree may take; of more rows some are drawn."""
 
@@ -74,38 +76,74 @@ def find_start(
     starts = _starts(examples, space, say)
     if valid is None or not len(valid):
         return next(starts)
-    return _judged(recipe, starts, examples, space, Examples.of(valid))[0]
+    found = _judged(recipe, starts, examples, space, Examples.of(valid))
+    if examples.blank_cells > OFTEN * examples.states.numel() and space.num_sites <= COLUMNS:
+        found = _searched_completed(recipe, found, examples, space, Examples.of(valid), say)
+    return _told(found)
 
 
 def find_starts(recipe: Recipe, rows: Examples, space: Space, valid: Examples, say: Say) -> list[Start]:
     """All that the members of a mixture may start from, the best on validation first, which says so of the others."""
-    return _judged(recipe, _starts(rows, space, say, MIXED_PENALTIES), rows, space, valid)
+    found = _judged(recipe, _starts(rows, space, say, MIXED_PENALTIES), rows, space, valid)
+    return [_told(found), *found[1:]]
 
 
-def _judged(recipe: Recipe, starts: Iterator[Start], rows: Examples, space: Space, valid: Examples) -> list[Start]:
-    """The starts with their validation, the best first; what is said of it tells that of the others."""
+def _judged(recipe: Recipe, starts: Iterable[Start], rows: Examples, space: Space, valid: Examples) -> list[Start]:
+    """The starts with their validation, the best first."""
     found = [replace(start, value=_validation(recipe, start, rows, space, valid)) for start in starts]
-    best, *others = sorted(found, key=lambda start: -(start.value or 0.0))
+    return sorted(found, key=lambda start: -(start.value or 0.0))
+
+
+def _told(found: Sequence[Start]) -> Start:
+    """The first of some starts; what is said of it tells the validation of the others."""
+    best, *others = found
     beside = ", ".join(f"{start.what.partition(', ')[0]} {start.value:.4f}" for start in others)
-    return [replace(best, what=f"{best.what}: validation {best.value:.4f} ({beside})"), *others]
+    return replace(best, what=f"{best.what}: validation {best.value:.4f} ({beside})")
+
+
+def _searched_completed(
+    recipe: Recipe, found: list[Start], rows: Examples, space: Space, valid: Examples, say: Say
+) -> list[Start]:
+    """The starts, and networks found in rows whose blanks the best one fills (structural EM; Friedman, 1997).
+
+    Rows with blanks tell of a family only where all of it was seen: each family is judged by other rows, and a search
+    ends sooner in networks that are wrong. What is found in completed rows is judged by validation as the others are.
+    """
+    some = rows.spread(COMPLETED)
+    for turn in range(ROUNDS):
+        model = _started(recipe, found[0], rows, space)
+        filled = some.completed(model, generator(0, "completed rows", turn), some.look_ahead(model))
+        known = [start.options["parents"] for start in found]
+        new = [start for start in _networks(filled, space, say, PENALTIES) if start.options["parents"] not in known]
+        best = found[0]
+        again = [replace(start, what=f"{start.what} once completed") for start in new]
+        found = sorted([*found, *_judged(recipe, again, rows, space, valid)], key=lambda start: -(start.value or 0.0))
+        if found[0] is best:
+            break
+    return found
 
 
 def _starts(rows: Examples, space: Space, say: Say, penalties: Mapping[float, str] = PENALTIES) -> Iterator[Start]:
     """The networks to choose from, the most promising first; those of other penalties, as far as they differ."""
     alone: list[list[int]] = [[] for _ in space.sizes]
     if 1 < space.num_sites <= COLUMNS:
-        seen = [alone]
-        for penalty, name in penalties.items():
-            tell = Lines(f"dependences between {space.num_sites:,} columns, by {name}", say, first=_SOON)
-            known: dict[str, Any] = {"observed": rows.observed, "weights": rows.weights, "tell": tell}
-            parents = [list(each) for each in learn_structure(rows.states, space, penalty=penalty, **known)]
-            if parents in seen and len(seen) > 1:
-                continue
-            seen.append(parents)
-            yield Start({"parents": parents}, _found(sum(map(len, parents)), name))
+        yield from _networks(rows, space, say, penalties)
         tree = [[each] if each >= 0 else [] for each in find_tree(rows, space)]
         yield Start({"parents": tree, "pseudo_count": PSEUDO_COUNT}, "a Chow–Liu tree")
     yield Start({"parents": alone, "pseudo_count": PSEUDO_COUNT}, "independent columns")
+
+
+def _networks(rows: Examples, space: Space, say: Say, penalties: Mapping[float, str]) -> Iterator[Start]:
+    """The network of each penalty, as far as they differ."""
+    seen: list[list[list[int]]] = [[[] for _ in space.sizes]]
+    for penalty, name in penalties.items():
+        tell = Lines(f"dependences between {space.num_sites:,} columns, by {name}", say, first=_SOON)
+        known: dict[str, Any] = {"observed": rows.observed, "weights": rows.weights, "tell": tell}
+        parents = [list(each) for each in learn_structure(rows.states, space, penalty=penalty, **known)]
+        if parents in seen and len(seen) > 1:
+            continue
+        seen.append(parents)
+        yield Start({"parents": parents}, _found(sum(map(len, parents)), name))
 
 
 def _found(count: int, how: str) -> str:
@@ -126,12 +164,18 @@ def find_tree(rows: Examples, space: Space) -> tuple[int, ...]:
 
 def _validation(recipe: Recipe, start: Start, rows: Examples, space: Space, valid: Examples) -> float:
     """The mean log-density of held-out rows under the model before its first step."""
+    model = _started(recipe, start, rows, space)
+    return judge_of(model, None, valid, 0)(model)
+
+
+def _started(recipe: Recipe, start: Start, rows: Examples, space: Space) -> Any:
+    """The model before its first step."""
     # Its tables are all that counts before the first step: a network of one unit holds them as well as a large one.
     options = {**recipe.model_options, **start.options, "hidden": 1, "blocks": 0}
     pieces = {"space": space, "generator": generator(0, "start")}
     model: Any = build_piece(registry.load("models", recipe.model), pieces, options, "model")
     model.start_from(rows.states, rows.observed, rows.weights)
-    return judge_of(model, None, valid, 0)(model)
+    return model
 
 
 def _filled_by_column(rows: Examples) -> States:
