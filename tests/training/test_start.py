@@ -5,6 +5,7 @@ import torch
 
 from concrete_score.baselines import ChowLiu, Independent
 from concrete_score.errors import InputError
+from concrete_score.experiments.tables import mixed_network
 from concrete_score.models import MADE
 from concrete_score.randomness import generator
 from concrete_score.spaces import Space
@@ -12,6 +13,7 @@ from concrete_score.targets.bayesian_network import random_network
 from concrete_score.training import TrainingSettings, fit, portfolio
 from concrete_score.training import starts as starting
 from concrete_score.training.choice import choose, fit_to_rows
+from concrete_score.training.examples import Examples
 from concrete_score.training.recipe import Recipe
 from concrete_score.training.starts import find_start
 
@@ -112,3 +114,15 @@ def test_nothing_is_searched_for_a_model_that_came_as_an_object():
     kept = fit_to_rows(choose({}, {}), rows, Space.bits(2), start=False)
     assert kept.recipe.model_options == {}
     assert TrainingSettings.of(kept.training).steps == kept.settings.steps
+
+
+def test_completed_rows_show_dependences_that_blanks_hide(monkeypatch):
+    truth = mixed_network(0)
+    states = truth.sample(6_000, generator(0, "training rows")).to(torch.uint8)
+    seen = torch.rand(states.shape, generator=generator(0, "training blanks")) >= 0.3
+    rows, valid = (Examples.of(states[part], seen[part]) for part in (slice(5_000), slice(5_000, None)))
+    found = find_start(Recipe(), rows, truth.space, valid)
+    monkeypatch.setattr(starting, "OFTEN", 1.0)
+    before = find_start(Recipe(), rows, truth.space, valid)
+    assert "once completed" in found.what
+    assert found.value > before.value + 0.01
