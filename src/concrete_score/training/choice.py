@@ -249,9 +249,7 @@ def fit_to_rows(
     >>> found.recipe.model_options["parents"]
     [[], [0]]
     """
-    free = start and choice.free and not choice.recipe.model_options  # options come with columns that have an order
-    if free and suits_mixture(Examples.of(rows), space, 0 if valid is None else len(valid)):
-        choice = choice._replace(recipe=replace(choice.recipe, model=MIXTURE), why=(_MIXED,))
+    choice = _mixed_where_suited(choice, Examples.of(rows), space, valid) if start else choice
     recipe, training, why, _ = choice
     suited = getattr(registry.load("models", recipe.model), "suited_training", None)
     if suited is not None:
@@ -278,6 +276,16 @@ def fit_to_rows(
         recipe = replace(recipe, model_options={**recipe.model_options, **found.options})
         why = (*why, found.why)
     return Choice(recipe, training, why)
+
+
+def _mixed_where_suited(choice: Choice, rows: Examples, space: Space, valid: Tensor | Examples | None) -> Choice:
+    """The choice, or one of a mixture where nothing was asked for and the table suits it."""
+    ordered = bool(
+        choice.recipe.model_options
+    )  # nothing was asked for: these are of columns whose values have an order
+    if not choice.free or ordered or not suits_mixture(rows, space, 0 if valid is None else len(valid)):
+        return choice
+    return choice._replace(recipe=replace(choice.recipe, model=MIXTURE), why=(_MIXED,))
 
 
 def suits_mixture(rows: Examples, space: Space, held_out: int) -> bool:
