@@ -133,6 +133,9 @@ BUILT_IN: dict[str, dict[str, Entry]] = {
         "paired": Entry("objectives.estimators:PairedEdges", "one uniform neighbor for both terms"),
         "stratified": Entry("objectives.estimators:StratifiedEdges", "one neighbor from each block of sites"),
         "importance": Entry("objectives.proposals:ImportanceEdges", "neighbors a reference finds plausible, reweighed"),
+        "self_weighed": Entry(
+            "objectives.proposals:SelfWeighedEdges", "neighbors, in units of the ratios of a frozen copy of the model"
+        ),
         "self_proposal": Entry(
             "objectives.proposals:SelfProposalEdges", "states drawn from a frozen copy of the model"
         ),

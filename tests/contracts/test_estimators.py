@@ -9,7 +9,7 @@ from concrete_score import registry
 from concrete_score.models import MADE, Table, mlp
 from concrete_score.neighborhoods import IndependenceProposal, UniformProposal
 from concrete_score.objectives import AllEdges, BregmanObjective, IndependentEdges
-from tests.objectives.brute_force import bregman_objective, sampled_objective
+from tests.objectives.brute_force import bregman_objective, measured_objective, sampled_objective
 from tests.strategies import generators, neighborhoods, pmfs, spaces
 
 EDGES = registry.names("edges")
@@ -53,6 +53,8 @@ def estimators(draw, name):
         options["m"] = draw(st.integers(1, 3))
     if name == "importance" and draw(st.booleans()):
         options["reference"] = table(n.space, generator)
+    if name == "self_weighed":
+        options["copy"] = table(n.space, generator)
     if draw(st.booleans()):
         options["weight"] = edge_weight(generator, n)
     return registry.load("edges", name)(n, **options)
@@ -63,6 +65,8 @@ def truth(objective, model, pmf):
     edges = objective.edges
     if hasattr(edges, "proposal"):
         return sampled_objective(objective.divergence, edges.proposal.log_kernel().exp(), model, pmf)
+    if hasattr(edges, "copy"):
+        return measured_objective(objective.divergence, edges.neighborhood, edges.copy, model, pmf, edges.weight)
     return bregman_objective(objective.divergence, edges.neighborhood, model, pmf, edges.weight)
 
 
@@ -113,7 +117,7 @@ def test_a_process_may_take_a_slice_of_the_draws(name, data):
     torch.testing.assert_close(parts, whole)
 
 
-@pytest.mark.parametrize("name", [name for name in EDGES if name != "self_proposal"])
+@pytest.mark.parametrize("name", [name for name in EDGES if not name.startswith("self_")])
 @pytest.mark.parametrize("head", ["log_ratio", "raw"])
 @settings(max_examples=6)
 @given(data=st.data())

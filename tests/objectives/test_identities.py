@@ -15,6 +15,7 @@ from concrete_score.objectives import (
     Denoising,
     MaximumLikelihood,
     SelfProposalEdges,
+    SelfWeighedEdges,
     build,
     discrete_marginalization,
     discrete_marginalization_uncorrected,
@@ -301,6 +302,35 @@ def test_self_proposal_at_the_proposal_is_a_multiple_of_maximum_likelihood(diver
     (ours,) = torch.autograd.grad(ratio.exact(model, p), model.logits)
     (likelihood,) = torch.autograd.grad(MaximumLikelihood(space).exact(model, p), model.logits)
     torch.testing.assert_close(ours, 2 * divergence.curvature * likelihood, rtol=1e-10, atol=1e-10)
+
+
+@every_f
+@given(data=st.data())
+def test_self_weighed_at_the_copy_is_a_multiple_of_logistic(divergence, data):
+    """At q̄ = q the expected gradient is f''(1) times that of `logistic` on the same neighborhood, to 1e-10."""
+    n = data.draw(neighborhoods().filter(lambda n: 1 < n.space.num_states <= 16 and n.num_slots)).symmetrized()
+    p = data.draw(pmfs(n.space))
+    model = Table(n.space, data.draw(generators()), normalized=False, dtype=torch.float64)
+    measured = BregmanObjective(divergence, SelfWeighedEdges(n, copy=model))
+    logistic = BregmanObjective(divergences.logistic, AllEdges(n))
+    (ours,) = torch.autograd.grad(measured.exact(model, p), model.logits)
+    (known,) = torch.autograd.grad(logistic.exact(model, p), model.logits)
+    torch.testing.assert_close(ours, divergence.curvature * known, rtol=1e-10, atol=1e-10)
+
+
+@every_f
+@given(data=st.data())
+def test_self_weighed_has_its_minimum_at_the_true_ratios(divergence, data):
+    """Whatever the copy: at the truth the gradient is zero, and no other model has a smaller loss."""
+    space = data.draw(spaces(max_states=16).filter(lambda s: s.num_states > 1))
+    p = data.draw(pmfs(space)).clamp_min(1e-3)
+    p = p / p.sum()
+    copy, other = (Table(space, data.draw(generators()), dtype=torch.float64) for _ in range(2))
+    truth = Table.from_pmf(space, p)
+    objective = BregmanObjective(divergence, SelfWeighedEdges(hamming(space), copy=copy))
+    (slope,) = torch.autograd.grad(objective.exact(truth, p), truth.logits)
+    torch.testing.assert_close(slope, torch.zeros_like(slope), atol=1e-9, rtol=0)
+    assert objective.exact(other, p) >= objective.exact(truth, p) - 1e-9
 
 
 @pytest.mark.parametrize("name", registry.names("objectives"))

@@ -16,6 +16,7 @@ from concrete_score.objectives import (
     IndependentEdges,
     PairedEdges,
     SelfProposalEdges,
+    SelfWeighedEdges,
     StratifiedEdges,
     divergences,
 )
@@ -37,6 +38,7 @@ def reference():
         StratifiedEdges(N, m=2),
         ImportanceEdges(N, reference=reference()),
         SelfProposalEdges(IndependenceProposal(reference())),
+        SelfWeighedEdges(N, copy=reference()),
     ],
     ids=lambda e: type(e).__name__,
 )

@@ -16,6 +16,7 @@ from concrete_score.objectives import (
     MaximumLikelihood,
     PairedEdges,
     SelfProposalEdges,
+    SelfWeighedEdges,
     StratifiedEdges,
     build,
     divergences,
@@ -63,6 +64,12 @@ PAIRED = BregmanObjective(divergences.logistic, PairedEdges(hamming(SPACE)))
             ),
             "a density model for sampled edges.*such as `paired`",
         ),
+        (
+            lambda: SelfWeighedEdges(hamming(SPACE), copy=Table(SPACE)).check(mlp(hamming(SPACE), generator=G)),
+            "a density model for sampled edges",
+        ),
+        (lambda: SelfWeighedEdges(hamming(SPACE)), "copy: expected a density to measure ratios by"),
+        (lambda: SelfWeighedEdges(cycle(SPACE), copy=Table(SPACE)), "a symmetric neighborhood"),
         (
             lambda: SelfProposalEdges(UniformProposal(cycle(SPACE))).draw(torch.tensor([[0]]), G),
             "can go back wherever it goes",

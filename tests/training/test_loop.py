@@ -33,6 +33,7 @@ ROWS = SPACE.uniform(200, generator(0, "rows")).to(torch.uint8)
 RECIPES = {
     "made": Recipe(model_options={"hidden": 5}),
     "self_proposal": Recipe("made", "logistic", "self_proposal", model_options={"hidden": 5}),
+    "self_weighed": Recipe("made", "csm", "self_weighed", model_options={"hidden": 5}),
     "mlp": Recipe("mlp", "csm", "independent", model_options={"hidden": 5}),
     "denoising": Recipe(
         "mlp", "denoising", noise="categorical", noise_options={"weights": [0.8, 0.6]}, model_options={"hidden": 5}

@@ -26,3 +26,4 @@ from concrete_score.objectives.estimators import StratifiedEdges as StratifiedEd
 from concrete_score.objectives.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
 from concrete_score.objectives.proposals import ImportanceEdges as ImportanceEdges
 from concrete_score.objectives.proposals import SelfProposalEdges as SelfProposalEdges
+from concrete_score.objectives.proposals import SelfWeighedEdges as SelfWeighedEdges

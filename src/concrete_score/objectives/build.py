@@ -11,7 +11,7 @@ from concrete_score.objectives.bregman import BregmanObjective
 from concrete_score.objectives.denoising import Denoising
 from concrete_score.objectives.divergences import Bregman
 from concrete_score.objectives.maximum_likelihood import MaximumLikelihood
-from concrete_score.protocols import Neighborhood, Noise, Objective, SampledNeighborhood
+from concrete_score.protocols import DensityModel, Neighborhood, Noise, Objective, SampledNeighborhood
 from concrete_score.spaces import Space
 
 
@@ -38,6 +38,7 @@ def on_edges(
     neighborhood: Neighborhood | None = None,
     edges: str = "paired",
     proposal: SampledNeighborhood | None = None,
+    copy: DensityModel | None = None,
     clip: float | None = None,
     **options: Any,
 ) -> BregmanObjective:
@@ -45,6 +46,8 @@ def on_edges(
     estimator: Any = registry.load("edges", edges)
     if proposal is not None:
         return BregmanObjective(divergence, estimator(proposal, **options), clip)
+    if copy is not None:
+        options["copy"] = copy
     return BregmanObjective(divergence, estimator(neighborhood or hamming(space), **options), clip)
 
 

@@ -1,7 +1,7 @@
 """Estimators with a proposal that is not uniform: slots a reference finds plausible, or states of a sampled kernel."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from concrete_score.errors import InputError, check_count
-from concrete_score.objectives.edges import Edges, mirrored
-from concrete_score.objectives.estimators import FiniteEstimator, refuse_asymmetric
+from concrete_score.objectives.edges import ChunkedEdges, Edges, log_ratios_of, mirrored
+from concrete_score.objectives.estimators import FiniteEstimator, PairedEdges, refuse_asymmetric
 from concrete_score.protocols import DensityModel, SampledNeighborhood
 from concrete_score.scores import log_ratios
 from concrete_score.shapes import PerSlot, States
@@ -75,6 +75,55 @@ class ImportanceEdges(FiniteEstimator):
 
 
 @dataclass(frozen=True)
+class SelfWeighedEdges(PairedEdges):
+    """`PairedEdges` in units of a copy's ratios, each weighing how often the copy would cross it.
+
+    With ``δ = log q̄(y) - log q̄(x)`` the edge ``x -> y`` has the loss ``σ(δ) [h(ρ) - f'(1/ρ)]`` of
+    ``ρ = [q(y)/q(x)] / [q̄(y)/q̄(x)]``: the ratio of `SelfProposalEdges` for the kernel that proposes a neighbor and
+    goes there with probability ``σ(δ)``, its two outcomes averaged instead of drawn. For every ``f`` it is a Bregman
+    divergence to the true ratios, and its expected gradient at ``q̄ = q`` is ``f''(1)`` times that of ``logistic``
+    (docs/mathematics.md, "Mass leak and sampled neighborhoods"): with a copy that is renewed often, ``f = r²`` of
+    single changes follows pseudo-likelihood, which has a bound on samples, where the objective as written has none.
+
+    Args:
+        copy: ``q̄``, a frozen copy of the model; any density, normalized or not.
+    """
+
+    copy: DensityModel | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.copy is None:
+            raise InputError("a density to measure ratios by, such as a copy of the model", "none", where="copy")
+        check_same_space(self.copy.space, self.space, "copy and neighborhood")
+
+    def check(self, model: Any) -> None:
+        """A copy of it is a density, and so must the model be."""
+        _check_density(model, self.space)
+
+    def wire(self, x: States, choice: Tensor) -> Edges:
+        return self._measured(super().wire(x, choice))
+
+    def enumerated(self) -> Edges:
+        """All edges out of and into every state, in one piece."""
+        chunks = ChunkedEdges(self.space.enumerate(), self.neighborhood, self.weight, limit=2**62)
+        return self._measured(chunks.chunk(0))
+
+    @torch.no_grad()
+    def _measured(self, edges: Edges) -> Edges:
+        """Edges there, then the same edges back, by the copy."""
+        assert self.copy is not None  # since __post_init__
+        log_ratio = log_ratios_of(self.copy, edges).double()
+        there = log_ratio[:, : log_ratio.shape[1] // 2].sigmoid().repeat(1, 2)
+        return replace(
+            edges,
+            source_weight=edges.source_weight * there,
+            target_weight=edges.target_weight * there,
+            offset=-log_ratio,
+        )
+
+
+@dataclass(frozen=True)
 class SelfProposalEdges:
     """``m`` edges an example from a sampled neighborhood, each read both ways: Metropolis–Hastings ratios.
 
@@ -102,14 +151,7 @@ class SelfProposalEdges:
 
     def check(self, model: Any) -> None:
         """Sampled edges need densities."""
-        if not isinstance(model, DensityModel):
-            raise InputError(
-                "a density model for sampled edges",
-                "a score model, which knows the ratios of its own slots only",
-                where="model",
-                fix="use edges of a finite neighborhood, such as `paired`",
-            )
-        check_same_space(model.space, self.space, "model and edges")
+        _check_density(model, self.space)
 
     def draw(self, x: States, generator: torch.Generator) -> Edges:
         """``m`` targets a row, edges there and back."""
@@ -134,6 +176,17 @@ class SelfProposalEdges:
         kernel, states = self.proposal.log_kernel().double(), self.space.enumerate()
         target = states.expand(len(states), -1, -1)
         return _both_ways(states, target, kernel, kernel.T, kernel.exp())
+
+
+def _check_density(model: Any, space: Space) -> None:
+    if not isinstance(model, DensityModel):
+        raise InputError(
+            "a density model for sampled edges",
+            "a score model, which knows the ratios of its own slots only",
+            where="model",
+            fix="use edges of a finite neighborhood, such as `paired`",
+        )
+    check_same_space(model.space, space, "model and edges")
 
 
 def _both_ways(x: Tensor, target: Tensor, forward: Tensor, backward: Tensor, weight: Tensor) -> Edges:

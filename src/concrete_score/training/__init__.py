@@ -11,6 +11,7 @@ from concrete_score.training.examples import Examples as Examples
 from concrete_score.training.guard import Guard as Guard
 from concrete_score.training.members import fit as fit
 from concrete_score.training.members import train as train
+from concrete_score.training.recipe import FrozenCopy as FrozenCopy
 from concrete_score.training.recipe import PooledProposal as PooledProposal
 from concrete_score.training.recipe import TrainingSettings as TrainingSettings
 from concrete_score.training.state import Snapshot as Snapshot

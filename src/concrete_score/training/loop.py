@@ -22,7 +22,7 @@ from concrete_score.training.events import Checkpoint, Event, Finished, Progress
 from concrete_score.training.examples import Examples, Feed, Packed
 from concrete_score.training.guard import Verdict, advice_for, explain, recount
 from concrete_score.training.processes import connect, share
-from concrete_score.training.recipe import TrainingSettings, proposal_of
+from concrete_score.training.recipe import TrainingSettings, copy_of
 from concrete_score.training.state import Moving, Snapshot
 
 CHECKED = 2**22
@@ -138,7 +138,8 @@ class _Loop:
         model.to(self.device)
         if start is None:
             start_from_rows(model, rows.to(self.device), settings.l2)
-        self.now = Moving(model, settings, proposal_of(objective))
+        found = copy_of(objective)
+        self.now = Moving(model, settings, None if found is None else found[1])
         self.feed = Feed(rows.to(self.device), objective, settings)
         self.judge: Judge = judge_of(model, objective, held_out.to(self.device), settings.seed)
         self.mine = share(settings.batch_size, self.processes.rank, self.world)
@@ -185,8 +186,8 @@ class _Loop:
 
     def _step(self) -> None:
         now, settings, t = self.now, self.settings, self.now.step
-        if now.proposal is not None and t % settings.refresh_every == 0 and t != now.proposal.refreshed_at:
-            now.proposal.refresh(now.model, t)
+        if now.copy is not None and t % settings.refresh_every == 0 and t != now.copy.refreshed_at:
+            now.copy.refresh(now.model, t)
         packed = self.feed.at(t, now.model)
         if self.world > 1:
             packed = packed.rows(self.mine)

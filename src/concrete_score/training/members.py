@@ -15,7 +15,7 @@ from concrete_score.training import loop
 from concrete_score.training.events import Checkpoint, Event, Finished, Progress, Validated, WentBack
 from concrete_score.training.examples import Examples
 from concrete_score.training.processes import connect
-from concrete_score.training.recipe import PooledProposal, TrainingSettings, proposal_of
+from concrete_score.training.recipe import TrainingSettings, copy_of
 from concrete_score.training.state import Snapshot, check_types, refuse_other_checkpoint
 
 _INNER = "inner/"
@@ -208,11 +208,11 @@ class _Members:
 
 def _learned_by(objective: Any, member: nn.Module) -> Any:
     """The objective of one member: edges that the mixture would propose are proposed by the member."""
-    proposal = proposal_of(objective)
-    if proposal is None:
+    found = copy_of(objective)
+    if found is None:
         return objective
-    own = PooledProposal(member, proposal.size, proposal.seed)
-    return replace(objective, edges=replace(objective.edges, proposal=own))
+    name, copy = found
+    return replace(objective, edges=replace(objective.edges, **{name: copy.of(member)}))
 
 
 def _settings(settings: TrainingSettings, place: int, given: Any) -> TrainingSettings | None:

@@ -15,14 +15,14 @@ from concrete_score import registry
 from concrete_score.defaults import BATCH_SIZE, MODEL, OBJECTIVE
 from concrete_score.errors import InputError, Option, bounded, nearest
 from concrete_score.neighborhoods.sampled import SamplableDensity
-from concrete_score.protocols import Objective, Proposal
+from concrete_score.protocols import Objective, Proposal, is_density
 from concrete_score.randomness import generator
-from concrete_score.shapes import States
+from concrete_score.shapes import PerState, States
 from concrete_score.spaces import Space
 from concrete_score.training.compiling import KINDS
 from concrete_score.training.optimizers import OPTIMIZERS
 
-_PIECES = ("space", "neighborhood", "noise", "generator", "edges", "proposal", "dtype", "weight")
+_PIECES = ("space", "neighborhood", "noise", "generator", "edges", "proposal", "copy", "dtype", "weight")
 """Arguments that are built here, never given as options."""
 _OPTIONS = ("model", "objective", "noise")
 """Pieces that take options ``piece.name=value``."""
@@ -296,8 +296,11 @@ class Recipe:
         pieces = self._pieces(space)
         if self.edges is not None:
             pieces["edges"] = self.edges
-            if "proposal" in signature(registry.load("edges", self.edges)).parameters:
+            takes = signature(registry.load("edges", self.edges)).parameters
+            if "proposal" in takes:
                 pieces["proposal"] = PooledProposal(model, settings.pool, settings.seed)
+            if "copy" in takes:
+                pieces["copy"] = FrozenCopy(model)
         loaded = registry.load("objectives", self.objective)
         objective: Objective = build_piece(loaded, pieces, self.objective_options, "objective")
         return objective
@@ -378,7 +381,60 @@ def sort_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
     return training, recipe
 
 
-class PooledProposal:
+class FrozenCopy:
+    """``q̄``: a model as it was at its last refresh.
+
+    Args:
+        model: the model in training, a density.
+
+    Raises:
+        InputError: the model gives no density.
+    """
+
+    def __init__(self, model: Any) -> None:
+        if not is_density(model):
+            raise InputError(
+                "a density model for self_weighed edges",
+                type(model).__name__,
+                where="model",
+                fix="use `made`, or edges such as `paired`",
+            )
+        copy: Any = deepcopy(model)
+        self.frozen = copy.requires_grad_(False)
+        self.refresh(model, 0)
+
+    @property
+    def space(self) -> Space:
+        space: Space = self.frozen.space
+        return space
+
+    @property
+    def normalized(self) -> bool:
+        return bool(self.frozen.normalized)
+
+    def of(self, model: Any) -> "FrozenCopy":
+        """The same, of another model."""
+        return type(self)(model)
+
+    @torch.no_grad()
+    def log_density(self, x: States) -> PerState:
+        """``log q̄(x)`` ``(..., D) -> (...)``."""
+        density: Tensor = self.frozen.log_density(x)
+        return density
+
+    @torch.no_grad()
+    def refresh(self, model: Any, step: int) -> None:
+        """Freeze the model's weights as they are now."""
+        self.load(model.state_dict(), step)
+
+    @torch.no_grad()
+    def load(self, weights: dict[str, Tensor], step: int) -> None:
+        """The copy of a refresh at ``step`` with these weights."""
+        self.frozen.to(next(iter(weights.values())).device).load_state_dict(weights)
+        self.refreshed_at = step
+
+
+class PooledProposal(FrozenCopy):
     """``K(y | x) = q̄(y)``, with ``q̄`` a frozen copy of a model; targets are picked from a pool of its draws.
 
     A pool is drawn once a refresh, from the generator ``(seed, "pool", step)``, so that the frozen weights and the step
@@ -406,45 +462,35 @@ class PooledProposal:
                 where="model",
                 fix="use `made` or `table`, or edges of a finite neighborhood such as `paired`",
             )
-        copy: Any = deepcopy(model)
-        self.frozen = copy.requires_grad_(False)
         self.size, self.seed = size, seed
-        self.refresh(model, 0)
+        super().__init__(model)
 
-    @property
-    def space(self) -> Space:
-        space: Space = self.frozen.space
-        return space
-
-    @torch.no_grad()
-    def refresh(self, model: Any, step: int) -> None:
-        """Freeze the model's weights as they are now and draw a new pool."""
-        self.load(model.state_dict(), step)
+    def of(self, model: Any) -> "FrozenCopy":
+        return type(self)(model, self.size, self.seed)
 
     @torch.no_grad()
     def load(self, weights: dict[str, Tensor], step: int) -> None:
-        """The proposal of a refresh at ``step`` with these weights."""
+        """The same, and a new pool of its draws."""
+        super().load(weights, step)
         device = next(iter(weights.values())).device
-        self.frozen.to(device).load_state_dict(weights)
-        self.refreshed_at = step
         self.pool: Tensor = self.frozen.sample(self.size, generator(self.seed, "pool", step, device))
-        self.log_density: Tensor = self.frozen.log_density(self.pool)
+        self.pool_log_density = self.log_density(self.pool)
 
     @torch.no_grad()
     def draw(self, x: States, m: int, generator: torch.Generator) -> Proposal:
         """``m`` states of the pool for each row ``(B, m, D)``."""
         index = torch.randint(self.size, (len(x), m), generator=generator, device=generator.device).to(x.device)
-        here = self.frozen.log_density(x)[:, None].expand(-1, m)
-        return Proposal(self.pool[index], self.log_density[index], here)
+        here = self.log_density(x)[:, None].expand(-1, m)
+        return Proposal(self.pool[index], self.pool_log_density[index], here)
 
-    @torch.no_grad()
     def log_kernel(self) -> Tensor:
         """``log q̄(y)`` in every row ``(S, S)``."""
-        density: Tensor = self.frozen.log_density(self.space.enumerate())
+        density = self.log_density(self.space.enumerate())
         return density.expand(len(density), -1)
 
 
-def proposal_of(objective: Objective) -> PooledProposal | None:
-    """The self-proposal an objective draws its edges from, if it has one."""
-    found = getattr(getattr(objective, "edges", None), "proposal", None)
-    return found if isinstance(found, PooledProposal) else None
+def copy_of(objective: Objective) -> tuple[str, FrozenCopy] | None:
+    """The copy of the model that an objective's edges are drawn from or measured by, and what they call it."""
+    edges = getattr(objective, "edges", None)
+    named = ((name, getattr(edges, name, None)) for name in ("proposal", "copy"))
+    return next(((name, found) for name, found in named if isinstance(found, FrozenCopy)), None)

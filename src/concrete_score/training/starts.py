@@ -128,9 +128,14 @@ def _starts(rows: Examples, space: Space, say: Say, penalties: Mapping[float, st
     alone: list[list[int]] = [[] for _ in space.sizes]
     if 1 < space.num_sites <= COLUMNS:
         yield from _networks(rows, space, say, penalties)
-        tree = [[each] if each >= 0 else [] for each in find_tree(rows, space)]
-        yield Start({"parents": tree, "pseudo_count": PSEUDO_COUNT}, "a Chow–Liu tree")
+        yield tree_start(rows, space)
     yield Start({"parents": alone, "pseudo_count": PSEUDO_COUNT}, "independent columns")
+
+
+def tree_start(rows: Examples, space: Space) -> Start:
+    """The start at the Chow–Liu tree of the rows."""
+    tree = [[each] if each >= 0 else [] for each in find_tree(rows, space)]
+    return Start({"parents": tree, "pseudo_count": PSEUDO_COUNT}, "a Chow–Liu tree")
 
 
 def _networks(rows: Examples, space: Space, say: Say, penalties: Mapping[float, str]) -> Iterator[Start]:

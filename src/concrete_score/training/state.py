@@ -13,7 +13,7 @@ from concrete_score.errors import InputError
 from concrete_score.files import short
 from concrete_score.training.guard import Guard
 from concrete_score.training.optimizers import OPTIMIZERS
-from concrete_score.training.recipe import PooledProposal, TrainingSettings
+from concrete_score.training.recipe import FrozenCopy, TrainingSettings
 
 _WARM_UP = 10
 """A moving average forgets its first steps: its decay starts at 1/10 and rises to the one asked for."""
@@ -30,14 +30,14 @@ class Snapshot:
 
 @dataclass(eq=False)
 class Moving:
-    """Weights, their average, the optimizer, the best weights so far, the self-proposal and the guard's memory.
+    """Weights, their average, the optimizer, the best weights so far, the frozen copy and the guard's memory.
 
     The best weights are those the guard goes back to; a fresh optimizer and a smaller rate then start from there.
     """
 
     model: nn.Module
     settings: TrainingSettings
-    proposal: PooledProposal | None = None
+    copy: FrozenCopy | None = None
     step: int = 0
     restarted_at: int = 0
     best_step: int = 0
@@ -91,16 +91,16 @@ class Moving:
         self.optimizer.state.clear()
         self.losses.clear()
         self.restarted_at, self.guard = self.step, self.guard.went_back(reason)
-        if self.proposal is not None:
-            self.proposal.refresh(self.model, self.step)
+        if self.copy is not None:
+            self.copy.refresh(self.model, self.step)
 
     def snapshot(self) -> Snapshot:
         """Everything as it is now; its tensors are not copies."""
         parts: dict[str, Mapping[str, Tensor]] = {"weights": self.model.state_dict(), "best": self.best}
         if self.average is not None:
             parts["average"] = self.average.state_dict()
-        if self.proposal is not None:
-            parts["proposal"] = self.proposal.frozen.state_dict()
+        if self.copy is not None:
+            parts["proposal"] = self.copy.frozen.state_dict()
         for i, values in self.optimizer.state.items():
             parts[f"optimizer/{i}"] = values
         tensors = {f"{part}/{name}": value for part, values in parts.items() for name, value in values.items()}
@@ -111,7 +111,7 @@ class Moving:
             "seconds": self.seconds,
             "ended": self.ended,
             "message": self.message,
-            "refreshed_at": None if self.proposal is None else self.proposal.refreshed_at,
+            "refreshed_at": None if self.copy is None else self.copy.refreshed_at,
         }
         return Snapshot(self.step, state, {**tensors, "window": self.window})
 
@@ -139,9 +139,9 @@ class Moving:
             i, _, name = path.partition("/")
             memory.setdefault(int(i), {})[name] = value
         self.optimizer.load(memory)
-        if self.proposal is not None:
+        if self.copy is not None:
             frozen = {name: value.to(self.device) for name, value in parts["proposal"].items()}
-            self.proposal.load(frozen, state["refreshed_at"])
+            self.copy.load(frozen, state["refreshed_at"])
         self.losses = list(parts["window"][""].to(self.device))
         self.step, self.restarted_at, self.best_step = snapshot.step, state["restarted_at"], state["best_step"]
         self.seconds, self.guard = state["seconds"], Guard(**state["guard"])

@@ -93,7 +93,7 @@ def _unit(dataset: str, name: str, number: int, settings: Settings) -> Unit:
         "seed": settings.seed + number,
         "recipe": dict(method.recipe),
         "training": training,
-        **({"noise": dict(method.noise)} if method.noise else {}),
+        **({"from_tree": True} if method.from_tree else {}),
     }
     return Unit(f"{dataset}-{name}-{number}", cell, options)
 
@@ -224,7 +224,7 @@ def full_checks(table: CellTable) -> tuple[Check, ...]:
         *(Check.at_least(f"{ours}: sets where it is {what}", value, bound) for what, value, bound in counts),
         Check.at_most(f"{ours}: the most it stays below our maximum likelihood, nats", _largest(behind), NEAR),
         Check.at_least("seeds on nltcs, gifts and media", float(seeds), 3.0),
-        Check.at_least("csm_mixed: sets where it is above the paper's CSM", _count(table, "csm_mixed", CSM), 8.0),
+        Check.at_least("csm_weighed: sets where it is above the paper's CSM", _count(table, "csm_weighed", CSM), 8.0),
     )
 
 
@@ -303,9 +303,11 @@ sets; the test rows took no part in the choice, and its settings are the same fo
   flips, the guard goes back with a smaller rate, and what is left learns little; all flips at every step instead of
   one do not help. The paper does not say how it was stopped. Ratio Matching, which is bounded, is at the paper's
   numbers or above.
-- **Mixed with a tree** is the paper's objective where it has a bound: half of the rows are draws of the Chow–Liu tree
-  of the training rows, the ratios are those of the mixture of network and tree, and subtracting the tree leaves the
-  network itself, which is what is tested. Ratios count up to e^±4, so that single flips do not drown a batch.
+- **Weighed by its own copy** is the paper's objective where it can be trained: `f = r²` on single flips, in units of
+  the ratios of a frozen copy of the model that is renewed every 50 steps, each flip weighing how often that copy would
+  make it. At the copy its gradient is that of pseudo-likelihood, times a constant. The network starts as the Chow–Liu
+  tree of the training rows; the weights that are tested are those of the best validation, which may be the tree's: of
+  step {_steps_of(table)}. Each flip is looked at under the model and, without a gradient, under the copy.
 - **Flips see data and their neighbors only.** A normalized model can hide mass elsewhere, where no flip ever looks:
   the objectives on flips stay behind, the bounded ones too.
 - **The self-proposal** draws the second state of a pair from a frozen copy of the model. Its expected gradient at that
@@ -313,6 +315,14 @@ sets; the test rows took no part in the choice, and its settings are the same fo
   alone, and it can be used where a density is not normalized.
 - Our rows keep a moving average of the weights and are otherwise trained as the paper's. `maximum likelihood, averaged`
   has the same average, so that what the average does can be told from what the objective does."""
+
+
+def _steps_of(table: CellTable) -> str:
+    """At which step the weighed objective was best, by data set."""
+    best = {
+        name: [str(cell.get("best_step", "?")) for cell in table.of(name, "csm_weighed")] for name in table.datasets
+    }
+    return ", ".join(f"{' / '.join(steps) or 'not yet'} on {name}" for name, steps in best.items())
 
 
 def _which_likelihood(table: CellTable) -> str:
@@ -338,7 +348,7 @@ MARKS = {
     "ratio_matching": ("o", "#e9a23b"),
     "discrete_marginalization": ("o", "#7a9e5f"),
     "csm": ("o", "#3d7ea6"),
-    "csm_mixed": ("X", "#3d7ea6"),
+    "csm_weighed": ("X", "#3d7ea6"),
     "maximum_likelihood": ("P", INK),
     "maximum_likelihood_averaged": ("P", QUIET),
     "logistic": ("^", "#8e6c8a"),
