@@ -5,7 +5,7 @@ import torch
 
 from concrete_score import Space
 from concrete_score.errors import InputError
-from concrete_score.models import transformer
+from concrete_score.models import layers, transformer
 from concrete_score.models.transformer import Transformer
 from concrete_score.neighborhoods import grid, hamming, moore
 from concrete_score.noise import absorbing, categorical
@@ -104,6 +104,25 @@ def test_any_head_and_noise():
         made(space, causal=True, noise=absorbing(space))
     with pytest.raises(InputError, match="heads divide"):
         transformer(hamming(space), width=6, heads=4, generator=torch.Generator())
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_low_precision_is_for_learning_alone_and_close(monkeypatch, causal):
+    monkeypatch.setattr(layers, "low_precision", lambda device: torch.bfloat16)
+    space = Space((4,) * 6)
+    full, mixed = (
+        Transformer(space, space.sizes, 16, 2, 2, causal=causal, mixed=low, generator=torch.Generator().manual_seed(0))
+        for low in (False, True)
+    )
+    x = space.uniform(5, torch.Generator().manual_seed(1))
+    for network in (full, mixed):
+        network.outputs(network.embed(x)).square().mean().backward()
+    found, exact = (network.blocks[0].read.weight.grad for network in (mixed, full))
+    assert found.dtype == torch.float32
+    assert not torch.equal(found, exact)
+    torch.testing.assert_close(found, exact, rtol=0.1, atol=0.05 * exact.abs().max().item())
+    with torch.no_grad():
+        assert torch.equal(mixed(x), full(x))
 
 
 def test_what_is_chosen_for_it():

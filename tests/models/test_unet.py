@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from concrete_score.errors import InputError
+from concrete_score.models import layers
 from concrete_score.models import unet as module
-from concrete_score.models.unet import UNet, low_precision, unet
+from concrete_score.models.layers import low_precision
+from concrete_score.models.unet import UNet, unet
 from concrete_score.neighborhoods import grid, hamming, moore
 from concrete_score.noise import binarized_gaussian, categorical
 from concrete_score.noise.families import log_snr
@@ -173,7 +175,7 @@ def test_low_precision_is_close_and_answers_in_the_parameters_kind(monkeypatch):
     exact = net(dtype=torch.float32)
     mixed = net(dtype=torch.float32, mixed=True)
     x = exact.space.uniform(3, seeded(1))
-    monkeypatch.setattr(module, "low_precision", lambda device: torch.bfloat16)
+    monkeypatch.setattr(layers, "low_precision", lambda device: torch.bfloat16)
     found = mixed(x, 1)
     assert found.dtype == torch.float32
     assert not torch.equal(found, exact(x, 1))
@@ -182,7 +184,7 @@ def test_low_precision_is_close_and_answers_in_the_parameters_kind(monkeypatch):
 
 def test_low_precision_where_the_device_has_none_is_full_precision(monkeypatch):
     assert low_precision(torch.device("meta")) is None
-    monkeypatch.setattr(module, "low_precision", lambda device: None)
+    monkeypatch.setattr(layers, "low_precision", lambda device: None)
     x = Space.bits(30).uniform(3, seeded(1))
     assert torch.equal(net(mixed=True)(x, 1), net()(x, 1))
 

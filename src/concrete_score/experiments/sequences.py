@@ -50,8 +50,8 @@ SETS: Mapping[str, Mapping[str, Any]] = {
     "tinyshakespeare": {
         "window": 128,
         "draws": 8,
-        "model": {"width": 96, "depth": 3, "reach": 2},
-        "training": {"steps": 8_000, "batch_size": 32},
+        "model": {"width": 192, "depth": 4, "reach": 2, "mixed": True},
+        "training": {"steps": 6_000, "batch_size": 32},
     },
     "planted": {
         "orders": 4,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -292,3 +293,24 @@ class SiteLogits:
         size = self.space.sizes_tensor()
         value = torch.arange(int(size.max()))
         return torch.where(value < size[:, None], (size.cumsum(0) - size)[:, None] + value, -1)
+
+
+def low_precision(device: torch.device) -> torch.dtype | None:
+    """bfloat16 where the device computes in it, None where it would only emulate it.
+
+    >>> low_precision(torch.device("meta")) is None
+    True
+    """
+    has = False
+    if device.type == "cuda":
+        has = torch.cuda.is_bf16_supported()
+    elif device.type == "cpu":  # older versions of torch do not report it
+        known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+        has = any(known.get(name, False) for name in ("amx_bf16", "avx512_bf16"))
+    return torch.bfloat16 if has else None
+
+
+def lowered(mixed: bool, device: torch.device) -> torch.autocast:
+    """What is computed within it is so in `low_precision`, if ``mixed`` asks for that and the device has it."""
+    kind = low_precision(device) if mixed else None
+    return torch.autocast(device.type, kind, enabled=kind is not None)

@@ -12,7 +12,7 @@ from torch.nn import functional
 from concrete_score import registry
 from concrete_score.errors import InputError, Option, check_count
 from concrete_score.models.heads import DenoisingHead, Head, WithEvidence
-from concrete_score.models.layers import DEEPEST, Features, check_level, normal_parameter
+from concrete_score.models.layers import DEEPEST, Features, check_level, lowered, normal_parameter
 from concrete_score.models.score import NoiseConditionalNetwork, ScoreNetwork
 from concrete_score.models.unet_blocks import Attention, Block, ChannelNorm, Condition, Conv, Images, LevelFeatures
 from concrete_score.protocols import Neighborhood, Noise, SiteNeighborhood
@@ -117,8 +117,7 @@ class UNet(nn.Module):
         return torch.cat([self._outputs(part, own) for part, own in zip(parts, each, strict=True)])
 
     def _outputs(self, rows: Tensor, levels: Tensor | None) -> Tensor:
-        kind = low_precision(rows.device) if self.mixed else None
-        with torch.autocast(rows.device.type, kind, enabled=kind is not None):
+        with lowered(self.mixed, rows.device):
             condition = None if self.levels is None else self.levels(levels)
             run = _compiled() if self.compiled else _network
             image = run(self, self._features(rows), condition)
@@ -190,21 +189,6 @@ def unet(
     net = UNet(neighborhood.space, built.out_features, shape, num_levels=levels, generator=generator, **options)
     trunk = WithEvidence(net, built) if evidence and isinstance(built, DenoisingHead) else net
     return ScoreNetwork(trunk, built) if noise is None else NoiseConditionalNetwork(trunk, built, noise)
-
-
-def low_precision(device: torch.device) -> torch.dtype | None:
-    """bfloat16 where the device computes in it, None where it would only emulate it.
-
-    >>> low_precision(torch.device("meta")) is None
-    True
-    """
-    has = False
-    if device.type == "cuda":
-        has = torch.cuda.is_bf16_supported()
-    elif device.type == "cpu":  # older versions of torch do not report it
-        known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-        has = any(known.get(name, False) for name in ("amx_bf16", "avx512_bf16"))
-    return torch.bfloat16 if has else None
 
 
 def _network(net: UNet, image: Images, condition: Condition | None) -> Images:
