@@ -87,8 +87,8 @@ SUITED_OPTIONS: Mapping[Any, Mapping[str, Any]] = {("transformer", "maximum_like
 """Options that a model needs for an objective."""
 SUITED_WEIGHTS: Mapping[Any, Mapping[str, Any]] = {("transformer", "clean_value", "absorbing"): {"power": 0.5}}
 """Options of an objective for a model and noise: less noisy steps at the price of other weights than the bound's."""
-SUITED_TO_ORDER: Mapping[str, Mapping[str, Any]] = {"transformer": {"reach": 2}}
-"""Options of a model of sequences, where neighbors say most about one another."""
+SUITED_TO_ORDER: Mapping[str, Mapping[str, Any]] = {"transformer": {"reach": 2, "mixed": True}}
+"""Options of a model of sequences, where neighbors say most about one another, and steps are long."""
 SUITED_TRAINING: Mapping[str, Mapping[str, Any]] = {
     "potts": {
         **{"lr": 3e-3, "batch_size": 512, "average": None, "l2_start": 16.0},
@@ -175,7 +175,7 @@ def choose_for_sequences(recipe: Mapping[str, Any], training: Mapping[str, Any],
     >>> choose_for_sequences({}, {}, aligned=True).recipe.objective
     'pseudo_likelihood'
     >>> choose_for_sequences({}, {}, aligned=False).recipe.model_options
-    {'reach': 2}
+    {'reach': 2, 'mixed': True}
     """
     asked = bool({"model", "objective"} & set(recipe))
     model, reason = ("potts", _ALIGNED) if aligned else ("transformer", _TEXT)

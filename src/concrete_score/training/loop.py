@@ -18,11 +18,12 @@ from concrete_score.protocols import DensityModel, Objective, ObservedObjective,
 from concrete_score.randomness import generator
 from concrete_score.spaces import Space
 from concrete_score.training.compiling import Trial, compiled, try_out
+from concrete_score.training.copies import copy_of
 from concrete_score.training.events import Checkpoint, Event, Finished, Progress, Validated, WentBack
 from concrete_score.training.examples import Examples, Feed, Packed
 from concrete_score.training.guard import Verdict, advice_for, explain, recount
 from concrete_score.training.processes import connect, share
-from concrete_score.training.recipe import TrainingSettings, copy_of
+from concrete_score.training.recipe import TrainingSettings
 from concrete_score.training.state import Moving, Snapshot
 
 CHECKED = 2**22

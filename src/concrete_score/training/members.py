@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from concrete_score.models.mixture import best_weights
 from concrete_score.protocols import Objective
 from concrete_score.training import loop
+from concrete_score.training.copies import copy_of
 from concrete_score.training.events import Checkpoint, Event, Finished, Progress, Validated, WentBack
 from concrete_score.training.examples import Examples
 from concrete_score.training.processes import connect
-from concrete_score.training.recipe import TrainingSettings, copy_of
+from concrete_score.training.recipe import TrainingSettings
 from concrete_score.training.state import Snapshot, check_types, refuse_other_checkpoint
 
 _INNER = "inner/"

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from concrete_score.errors import InputError
 from concrete_score.files import short
+from concrete_score.training.copies import FrozenCopy
 from concrete_score.training.guard import Guard
 from concrete_score.training.optimizers import OPTIMIZERS
-from concrete_score.training.recipe import FrozenCopy, TrainingSettings
+from concrete_score.training.recipe import TrainingSettings
 
 _WARM_UP = 10
 """A moving average forgets its first steps: its decay starts at 1/10 and rises to the one asked for."""
