@@ -36,8 +36,7 @@ from concrete_score.training.examples import Examples
 from concrete_score.training.holding import Rows, divide
 from concrete_score.training.loop import try_compiled
 from concrete_score.training.patterns import BlankPatterns
-from concrete_score.training.recipe import Built, Recipe, TrainingSettings, sort_settings
-from concrete_score.training.sizes import refuse_too_large
+from concrete_score.training.recipe import Built, Recipe, TrainingSettings, refuse_too_large, sort_settings
 
 PIECES = {"model": "models", "objective": "objectives", "edges": "edges", "neighborhood": "neighborhoods"}
 """The pieces of a recipe that are asked for by name, and the registry's kind of each."""

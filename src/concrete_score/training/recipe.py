@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from inspect import Parameter, signature
-from math import cos, isfinite, pi
+from math import cos, isfinite, pi, prod
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -12,6 +12,7 @@ from torch import nn
 from concrete_score import registry
 from concrete_score.defaults import BATCH_SIZE, MODEL, OBJECTIVE
 from concrete_score.errors import InputError, Option, bounded, nearest
+from concrete_score.files import refuse_large
 from concrete_score.protocols import Objective
 from concrete_score.randomness import generator
 from concrete_score.spaces import Space
@@ -23,6 +24,12 @@ _PIECES = ("space", "neighborhood", "noise", "generator", "edges", "proposal", "
 """Arguments that are built here, never given as options."""
 _OPTIONS = ("model", "objective", "noise")
 """Pieces that take options ``piece.name=value``."""
+_WIDE, _DEEP = ("hidden", "width"), ("blocks", "depth", "layers")
+_WEIGHT = 16
+"""Bytes of a weight with its gradient and Adam's two moments."""
+_CELL = 8
+"""Bytes of one value of one row, in a batch."""
+_MOST = 2**40
 
 
 @dataclass(frozen=True)
@@ -376,3 +383,36 @@ def sort_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
         else:
             raise InputError("the name of a setting", repr(key), Option("set"), nearest(key, known))
     return training, recipe
+
+
+def refuse_too_large(recipe: Recipe, settings: TrainingSettings, space: Space) -> None:
+    """Refuse a model, batch or pool that one file's worth of memory cannot hold.
+
+    Raises:
+        InputError: about how many GiB it would take, and how to raise the limit.
+    """
+    values = sum(space.sizes)
+    refuse_large(_CELL * settings.batch_size * values, Option("batch_size"), "a batch")
+    if recipe.edges is not None:
+        refuse_large(_CELL * settings.pool * space.num_sites, Option("set", {"pool": settings.pool}), "a pool")
+    refuse_large(_WEIGHT * weights_at_least(recipe.model_options, values), Option("model"), "a model")
+
+
+def weights_at_least(options: Any, values: int) -> int:
+    """About how many weights a network of these options has on a space of so many values, all sites together.
+
+    >>> weights_at_least({"hidden": 100, "blocks": 2}, 32)
+    26400
+    >>> weights_at_least({"hidden": [10, 20]}, 5)
+    270
+    """
+    wide = [size for name in _WIDE for size in _sizes(options.get(name))]
+    deep = prod(size for name in _DEEP for size in _sizes(options.get(name)))
+    if len(wide) == 1:
+        return max(deep, 1) * wide[0] * (wide[0] + values)
+    return sum(a * b for a, b in zip([values, *wide], [*wide, 1], strict=True))
+
+
+def _sizes(value: Any) -> list[int]:
+    found = value if isinstance(value, list | tuple) else [value]
+    return [min(abs(each), _MOST) for each in found if isinstance(each, int) and not isinstance(each, bool)]
