@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -112,8 +112,7 @@ class SelfWeighedEdges(PairedEdges):
     @torch.no_grad()
     def _measured(self, edges: Edges) -> Edges:
         """Edges there, then the same edges back, by the copy."""
-        assert self.copy is not None  # since __post_init__
-        log_ratio = log_ratios_of(self.copy, edges).double()
+        log_ratio = log_ratios_of(cast(DensityModel, self.copy), edges).double()
         there = log_ratio[:, : log_ratio.shape[1] // 2].sigmoid().repeat(1, 2)
         return replace(
             edges,
