@@ -189,6 +189,29 @@ def test_the_mean_over_whole_orders_is_unbiased_for_the_density_and_closer_the_m
     assert abs(drawn.mean() - both) < 4 * drawn.std() / 3000**0.5
 
 
+def test_passes_that_do_not_divide_the_sites_draw_what_the_bound_is_of():
+    space, n = Space((2, 3, 2)), 40_000
+    model = network(absorbing(space, 4), 1)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight *= 3
+    x = space.enumerate()
+
+    def block(hidden, shown):
+        """The log-probability of the values of the sites shown, of all that are hidden ``(S,)``."""
+        log_probs = model.clean_log_probs(model.noise.hide(x, torch.tensor(hidden).expand(12, -1))).detach()
+        return log_probs.gather(-1, x[..., None]).squeeze(-1)[:, torch.tensor(shown)].sum(-1)
+
+    # One site first, then the other two at once.
+    firsts = [[site == first for site in range(3)] for first in range(3)]
+    law = sum((block([True] * 3, one) + block([not s for s in one], [not s for s in one])).exp() for one in firsts) / 3
+    count = torch.bincount(space.index(Unmasking(model, 2).sample(n, torch.Generator().manual_seed(0))), minlength=12)
+    z = (count / n - law) / (law * (1 - law) / n).sqrt()
+    assert z.abs().max() < 4
+    drawn = AnyOrder(model, 2).over_orders(x[5].expand(3000, -1), torch.Generator().manual_seed(0), 1).exp()
+    assert abs(drawn.mean() - law[5]) < 4 * drawn.std() / 3000**0.5
+
+
 @pytest.mark.parametrize("clamped", [None, 1])
 def test_one_site_a_pass_draws_the_ideal_distribution(clamped):
     space, n = Space((2, 3, 2)), 20_000

@@ -321,18 +321,20 @@ class Number(SiteColumn):
 
     @cached_property
     def log_sizes(self) -> Array:
-        """``-Σ_v g_b(v) log g_b(v)`` of each cell's law in the training range ``(V,)``.
+        """``-E log g_b(v)`` of a number of each cell, drawn in the training range ``(V,)``.
 
         The logarithm of how many equally probable grid points are as spread: a cell's own points where its law is even,
-        fewer where some of them hold most of its rows.
+        fewer where some of them hold most of its rows, more where much of the law lies beyond. A cell of nothing
+        else is told by its whole law.
         """
         low, high = np.maximum(self._starts, self.span[0]), np.minimum(self._ends, self.span[1])
         points = np.maximum(high - low + 1.0, 0.0)
-        share = self._mass / self._width * points
-        share /= np.bincount(self._cells, share)[self._cells].clip(np.finfo(float).tiny)
-        spread, some = np.zeros_like(share), share > 0
+        beyond = (np.bincount(self._cells, points) == 0)[self._cells]
+        points = np.where(beyond, self._width, points)
+        share, some = self._mass / self._width * points, points > 0
+        spread = np.zeros_like(share)
         spread[some] = share[some] * np.log(points[some] / share[some])
-        found: Array = np.bincount(self._cells, spread)
+        found: Array = np.bincount(self._cells, spread) / np.bincount(self._cells, share)
         return np.append(found, 0.0) if self.blank else found
 
     @cached_property

@@ -74,8 +74,9 @@ class AnyOrder:
             draws: of each row.
             report: called after each draw with how many were made.
             observed: which cells count, bool ``(N, D)``; blanks are unknown from first to last.
-            given: cells that are visible from the first on, bool ``(N, D)``: the bound is on
-                ``log p(the other observed cells | these)``.
+            given: cells that are visible from the first on, bool ``(N, D)``: the bound is on the log-likelihood of
+                the other observed cells in what `Unmasking` draws with these clamped, which is
+                ``log p(others | these)`` where the head's conditionals are those of one distribution.
 
         Returns:
             ``(N,)`` in float64.
@@ -101,9 +102,9 @@ class AnyOrder:
         observed: Tensor | None = None,
         given: Tensor | None = None,
     ) -> PerState:
-        """``log 1/K Σ_k p(x | order k)`` over K whole orders of each row: a closer bound, for K D passes ``(N,)``.
+        """``log 1/K Σ_k p(x | order k)`` over K whole orders of each row: a closer bound, for K chains ``(N,)``.
 
-        Its mean is at most ``log p(x)`` of one site a pass, and ``exp`` of it has mean p(x).
+        Its mean is at most ``log p(x)`` of the model of so many passes, and ``exp`` of it has mean p(x).
 
         Args:
             rows: ``(N, D)``.

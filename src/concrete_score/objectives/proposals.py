@@ -79,11 +79,12 @@ class SelfWeighedEdges(PairedEdges):
     """`PairedEdges` in units of a copy's ratios, each weighing how often the copy would cross it.
 
     With ``δ = log q̄(y) - log q̄(x)`` the edge ``x -> y`` has the loss ``σ(δ) [h(ρ) - f'(1/ρ)]`` of
-    ``ρ = [q(y)/q(x)] / [q̄(y)/q̄(x)]``: the ratio of `SelfProposalEdges` for the kernel that proposes a neighbor and
-    goes there with probability ``σ(δ)``, its two outcomes averaged instead of drawn. For every ``f`` it is a Bregman
-    divergence to the true ratios, and its expected gradient at ``q̄ = q`` is ``f''(1)`` times that of ``logistic``
-    (docs/mathematics.md, "Mass leak and sampled neighborhoods"): with a copy that is renewed often, ``f = r²`` of
-    single changes follows pseudo-likelihood, which has a bound on samples, where the objective as written has none.
+    ``ρ = [q(y)/q(x)] / [q̄(y)/q̄(x)]``: the ratio of `SelfProposalEdges` for the kernel that proposes each neighbor at
+    one rate and goes there with probability ``σ(δ)``, its two outcomes averaged instead of drawn. For every ``f`` it
+    is a Bregman divergence to the true ratios, and its expected gradient at ``q̄ = q`` is ``f''(1)`` times that of
+    ``logistic`` (docs/mathematics.md, "Mass leak and sampled neighborhoods"): with a copy that is renewed often,
+    ``f = r²`` of single changes follows pseudo-likelihood, which has a bound on samples, where the objective as
+    written has none.
 
     Args:
         copy: ``q̄``, a frozen copy of the model; any density, normalized or not.

@@ -135,7 +135,8 @@ class Unmasking:
             drawn = draw_sites(clean, generator)
             hidden = self.noise.hidden(z)
             key = torch.where(hidden, order(clean, drawn, generator), torch.inf)
-            left = free * (passes - made) // passes
+            # As many shown after each pass as `AnyOrder` counts: few first, which the many are then given.
+            left = (free - free * made // free.clamp(1, passes)).clamp_min(0)
             shown = key.argsort(-1).argsort(-1) < (hidden.sum(-1) - left)[:, None]
             z = torch.where(shown & hidden, drawn, z)
             yield Stage(level, z, made, None)
