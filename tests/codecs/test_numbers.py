@@ -1,5 +1,6 @@
 """Numbers and dates: laws that sum to one on the whole grid, draws that stay in their cells, conditions by counting."""
 
+import datetime as dt
 import json
 
 import numpy as np
@@ -302,3 +303,50 @@ def test_a_condition_on_a_date_may_name_a_month_or_year(condition, dates):
         inside = column.number.span
         points = sum(min(b, inside[1]) - max(a, inside[0]) + 1 for a, b in allowed if b >= inside[0] and a <= inside[1])
         assert points == dates
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "span"),
+    [
+        ("%b %-d %Y", "Feb 2024", ("2024-02-01", "2024-02-29")),
+        ("%b %-d %Y", "2/3/2024", ("2024-02-03", "2024-02-03")),
+        ("%Y-%m-%d", "march 2024", ("2024-03-01", "2024-03-31")),
+        ("%d.%m.%Y", "2/3/2024", ("2024-03-02", "2024-03-02")),
+        ("%-m/%-d/%y", "2/3/2024", ("2024-02-03", "2024-02-03")),
+        ("%-m/%-d/%y", "13 Jan 2024", ("2024-01-13", "2024-01-13")),
+    ],
+)
+def test_a_date_of_a_condition_is_read_in_the_order_of_the_column(form, text, span):
+    days = pl.date_range(pl.date(2024, 1, 1), pl.date(2024, 4, 30), eager=True).rename("d")
+    column = Date.of(Column(days.dt.strftime(form)))
+    assert column.form == form
+    first, last = (int(np.datetime64(day).astype(int)) for day in span)
+    assert column.allowed([Condition(0, "=", (text,))]) == ((first, last),)
+
+
+@pytest.mark.parametrize(
+    ("form", "text"), [("%-m/%-d/%y", "13/1/24"), ("%d.%m.%Y", "1/13/2024"), ("%Y-%m-%d", "1/2/2024")]
+)
+def test_a_date_of_a_condition_that_is_none_in_the_order_of_the_column_is_refused_with_an_example(form, text):
+    days = pl.date_range(pl.date(2024, 1, 1), pl.date(2024, 4, 30), eager=True).rename("d")
+    column = Date.of(Column(days.dt.strftime(form)))
+    words = f"such as {days.dt.strftime(form)[-1]}, or a day, month or year such as 2024-04-30, 2024-04 or 2024, got"
+    with pytest.raises(InputError, match=words):
+        column.allowed([Condition(0, ">", (text,))])
+
+
+def test_the_first_days_of_months_are_a_grid_of_months():
+    months = pl.date_range(pl.date(1965, 1, 1), pl.date(1974, 12, 1), "1mo", eager=True).rename("d")
+    for cells in (months, months.dt.strftime("%b %-d %Y")):
+        column = Date.of(Column(cells))
+        assert column.number.span == (-60, 59)
+        assert column_from_json(json.loads(json.dumps(column.to_json())), "c") == column
+        drawn = column.decode(np.arange(column.size).repeat(50), np.random.default_rng(0))
+        assert drawn.is_in(cells.implode()).all()
+        assert (column.encode(Column(drawn)) == np.arange(column.size).repeat(50)).all()
+        assert column.allowed([Condition(0, "=", ("1966-02",))]) == ((-47, -47),)
+        assert column.allowed([Condition(0, ">", ("1966-02-10",))]) == ((-46, LIMIT),)
+        assert column.allowed([Condition(0, "=", ("1966-02-10",))]) == ()
+    quick = Date.of(Column(months)).quick(months)
+    assert (quick.codes == Date.of(Column(months)).encode(Column(months))).all()
+    assert Date.of(Column(pl.concat([months, pl.Series([months[0] + dt.timedelta(1)])]))).number.span[1] > 1000

@@ -1,4 +1,4 @@
-"""Columns of dates and times: numbers on a grid of days, seconds or the like, in the column's own format."""
+"""Columns of dates and times: numbers on a grid of months, days, seconds or the like, in the column's own format."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,12 +12,24 @@ from concrete_score.codecs.columns import DATE, UNKNOWN, ColumnCells, Quick, Sit
 from concrete_score.codecs.conditions import GIVEN, Condition
 from concrete_score.codecs.numbers import Number
 from concrete_score.codecs.ranges import Allowed, Histogram, intervals, meet
-from concrete_score.data.dates import COMPACT, TYPES, as_temporal, find_formats, find_span, is_format, moments
+from concrete_score.data.dates import (
+    COMPACT,
+    DAY,
+    MONTH,
+    TYPES,
+    as_temporal,
+    find_formats,
+    find_span,
+    from_grid,
+    is_format,
+    moments,
+    to_grid,
+)
 from concrete_score.data.frame import Array
 from concrete_score.errors import InputError
 
-_STEPS = (86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000, 1_000, 1)
-"""Microseconds of a day, an hour, a minute, a second, a millisecond and one."""
+_STEPS = (MONTH, DAY, 3_600_000_000, 60_000_000, 1_000_000, 1_000, 1)
+"""Microseconds of a month, a day, an hour, a minute, a second, a millisecond and one."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +71,8 @@ class Date(SiteColumn):
         moments = _read(column.distinct, *found)
         known = (moments.is_not_null() & column.distinct.is_in(column.known.implode())).to_numpy()
         stamps = moments.fill_null(0).to_numpy()
-        step = next(each for each in _STEPS if not (stamps[known] % each).any())
-        keys, seen = np.append(stamps // step, 0)[column.codes], np.append(known, False)[column.codes]
+        step = next(each for each in _STEPS if (from_grid(to_grid(stamps[known], each), each) == stamps[known]).all())
+        keys, seen = np.append(to_grid(stamps, step), 0)[column.codes], np.append(known, False)[column.codes]
         counts = None if column.weights is None else column.weights[seen]
         number = Number.fit(column.name, keys[seen], 0, ranges, counts=counts, blank=blank)
         return cls(number, found.forms[0], step, found.what, column.temporal, found.forms[1:])
@@ -147,7 +159,7 @@ class Date(SiteColumn):
         if cells.dtype != pl.Date or self.what != "date" or not self.typed or cells.null_count():
             return None
         days = cells.to_physical().to_numpy().astype(np.int64)
-        return self.number.quick_keys(days * (_STEPS[0] // self.step))
+        return self.number.quick_keys(days if self.step == DAY else to_grid(days * DAY, self.step))
 
     def decode(
         self, codes: Array, rng: np.random.Generator | None = None, conditions: Sequence[Condition] = ()
@@ -162,7 +174,7 @@ class Date(SiteColumn):
         """The intervals of grid points that all conditions allow.
 
         Raises:
-            InputError: a value that is no date in the column's format, nor in ISO's.
+            InputError: a value that is no date in the column's format, nor in ISO's, nor in another with its order.
         """
         return meet(intervals(each.operator, self._intervals(each.values)) for each in conditions)
 
@@ -171,11 +183,16 @@ class Date(SiteColumn):
         keys = []
         for text in values:
             moment = self._parsed(pl.Series([text]))[0]
-            span = find_span(text, self.what) if moment is None else (int(moment), int(moment))
+            forms = (self.form, *self.others)
+            span = find_span(text, self.what, forms) if moment is None else (int(moment), int(moment))
             if span is None:
-                example = self._texts(self.number.extent[0])[0]
-                raise InputError(f"a {self.what} for {self.name!r}, such as {example}", repr(text), GIVEN)
-            keys.append((-(-span[0] // self.step), span[1] // self.step))
+                last = np.array(self.number.span[1:])
+                day = "" if self.what == "time" else str(self._moment(last)[0])[:10]
+                also = day and f", or a day, month or year such as {day}, {day[:7]} or {day[:4]}"
+                expected = f"a {self.what} for {self.name!r}, such as {self._texts(last)[0]}{also}"
+                raise InputError(expected, repr(text), GIVEN)
+            before, end = to_grid(np.array([span[0] - 1, span[1]]), self.step).tolist()
+            keys.append((before + 1, end))
         return keys
 
     def log_evidence(self, conditions: Sequence[Condition]) -> Array:
@@ -200,15 +217,11 @@ class Date(SiteColumn):
         return _read(texts, (self.form, *self.others), self.what)
 
     def _keys(self, moments: pl.Series) -> Array:
-        found: Array = moments.fill_null(0).to_numpy() // self.step
-        return found
+        return to_grid(moments.fill_null(0).to_numpy(), self.step)
 
     def _moment(self, keys: Array) -> pl.Series:
-        unit = 86_400_000_000 if self.what == "time" else None
-        micros = keys * self.step if unit is None else (keys * self.step).clip(0, unit - 1)
-        # Years from 1 to 9999, as far as calendars write them.
-        stamps = pl.Series(self.name, micros.clip(-62_135_596_800_000_000, 253_402_300_799_000_000))
-        return as_temporal(stamps, self.what)
+        stamps = from_grid(keys, self.step)
+        return as_temporal(pl.Series(self.name, stamps.clip(0, DAY - 1) if self.what == "time" else stamps), self.what)
 
     def _texts(self, keys: Array) -> pl.Series:
         return self._moment(keys).dt.strftime(self.form)

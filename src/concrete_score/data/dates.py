@@ -1,11 +1,14 @@
 """Dates and times as people write them: which format, or few formats, a column of texts is written in."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from re import sub
+from re import findall, fullmatch, sub
 from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
+
+from concrete_score.data.frame import Array
 
 _DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y")
 _WORDS = ("%d %b %Y", "%d-%b-%Y", "%b %d, %Y", "%b %d %Y", "%d %B %Y", "%B %d, %Y", "%B %d %Y", "%d-%b-%y", "%d %b %y")
@@ -17,6 +20,15 @@ _OFFSET = r"[+-]\d\d:?\d\d$"
 """A time zone as an offset, at the end of a time."""
 COMPACT = "%Y%m%d"
 """Dates that read as whole numbers of eight digits."""
+_SPANS = (
+    (r"\d{4}", "{}-01-01", "%Y-%m-%d", "1y"),
+    (r"\d{4}-\d\d", "{}-01", "%Y-%m-%d", "1mo"),
+    (r"[^\W\d]+ \d{4}", "1 {}", "%d %B %Y", "1mo"),
+    (r"\d{4}-\d\d-\d\d", "{}", "%Y-%m-%d", "1d"),
+)
+"""Texts that name a year, a month or a day: their first day, its format, and how long they last."""
+MONTH, DAY = 2_629_746_000_000, 86_400_000_000
+"""Microseconds of a month on average and of a day; the points of a grid of months are their first days."""
 TYPES: Mapping[str, Any] = {"date": pl.Date, "datetime": pl.Datetime("us"), "time": pl.Time}
 _FEW, _LOOKED_AT, _MOST = 20, 200, 3
 """Texts that must look like dates, texts that say which format most have, and the most formats of a column."""
@@ -62,11 +74,11 @@ def find_formats(texts: pl.Series) -> Written | None:
     return Written(tuple(form for form, _, _ in found), found[0][1])
 
 
-def find_format(texts: pl.Series) -> tuple[str, str] | None:
+def find_format(texts: pl.Series, forms: Sequence[str] = ()) -> tuple[str, str] | None:
     """The format in which all texts are dates or times, and which of them they are; None where there is none.
 
-    Of several, the first of the list: years first, then months first. Whole numbers are dates where all of at least
-    five read as year, month and day.
+    Of several, the first of ``forms``, by default of all: years first, then months first. Whole numbers are dates
+    where all of at least five read as year, month and day.
 
     >>> find_format(pl.Series(["2024-01-31 12:30", "2024-02-01 00:00"])), find_format(pl.Series(["a", "2024-01-31"]))
     (('%Y-%m-%d %H:%M', 'datetime'), None)
@@ -80,9 +92,9 @@ def find_format(texts: pl.Series) -> tuple[str, str] | None:
     few = texts.head(_FEW)
     zone = few.str.extract(rf"({_OFFSET})")[0] or ""
     if zone and ":" in few[0].removesuffix(zone) and texts.str.ends_with(zone).all():
-        bare = find_format(texts.str.head(-len(zone)))
+        bare = find_format(texts.str.head(-len(zone)), forms)
         return None if bare is None or bare[1] != "datetime" else (bare[0] + zone, bare[1])
-    for form in _plain_formats():
+    for form in forms or _plain_formats():
         what = what_of(form)
         if moments(few, form, what).null_count() == 0 and not moments(texts, form, what).null_count():
             return _as_written(texts, form, what), what
@@ -108,28 +120,61 @@ def moments(texts: pl.Series, form: str, what: str) -> pl.Series:
     parsed = texts.str.strptime(TYPES[what], plain, strict=False, exact=True)
     if what == "time":
         return parsed.cast(pl.Int64) // 1000
-    if "%Y" in plain and parsed.count():  # it would read the year 24 too, which is not written with four digits
-        parsed = parsed.set(~texts.str.contains(r"\d{4}"), None)
+    if "%Y" in plain and parsed.count():  # it would read the year 24 too, and Feb 2005 as the 20th of the year 5
+        parsed = parsed.set((parsed.dt.year() < 1000) & ~texts.str.contains(r"\b0\d{3}"), None)
     return parsed.cast(pl.Datetime("us")).cast(pl.Int64)
 
 
-def find_span(text: str, what: str) -> tuple[int, int] | None:
+def find_span(text: str, what: str, forms: Sequence[str] = ()) -> tuple[int, int] | None:
     """The first and the last microsecond of a year, month, day or moment; None where a text is none of them.
+
+    Day and month stand in the order of one of ``forms``, unless the year comes first or the month is a word.
 
     >>> find_span("1970-01", "datetime"), find_span("1970-01-02", "date"), find_span("soon", "date")
     ((0, 2678399999999), (86400000000, 172799999999), None)
+    >>> find_span("Jan 1970", "date"), find_span("2/1/70", "date", ["%d/%m/%Y"]), find_span("2/1/1970", "date")
+    ((0, 2678399999999), (86400000000, 86400000000), None)
     """
-    for form, step in (("%Y", "1y"), ("%Y-%m", "1mo"), ("%Y-%m-%d", "1d")):
-        rest = "%Y-%m-%d".removeprefix(form).replace("%m", "01").replace("%d", "01")
-        first = moments(pl.Series([text + rest]), "%Y-%m-%d", "date") if what != "time" else pl.Series([None])
-        if first.count() and len(text) == len("2020-01-01".removesuffix(rest)):
-            after = first.cast(pl.Datetime("us")).dt.offset_by(step).cast(pl.Int64)
-            return int(first[0]), int(after[0]) - 1
-    found = find_format(pl.Series([text]))
-    if found is None or found[1] != what:
+    for pattern, whole, form, step in _SPANS:
+        if what != "time" and fullmatch(pattern, text):
+            first = moments(pl.Series([whole.format(text)]), form, "date")
+            if first.count():
+                after = first.cast(pl.Datetime("us")).dt.offset_by(step).cast(pl.Int64)
+                return int(first[0]), int(after[0]) - 1
+    orders = {"", "Ymd", *map(_order, forms)}
+    tried = [form for form in _plain_formats() if "b" in form.lower() or _order(form) in orders]
+    found = find_format(pl.Series([text]), [form for form in tried if what_of(form) == what])
+    if found is None:
         return None
     moment = int(moments(pl.Series([text]), *found)[0])
     return moment, moment
+
+
+def _order(form: str) -> str:
+    """In which order a format writes day, month and year: ``mdY``."""
+    return "".join(findall(r"[dmbY]", form.replace("B", "b").replace("y", "Y"))).replace("b", "m")
+
+
+def to_grid(stamps: Array, step: int) -> Array:
+    """The last point at or before each moment, of a grid of so many microseconds from 1970 on.
+
+    >>> to_grid(np.array([-1, 0, 40 * DAY]), MONTH).tolist(), from_grid(np.array([-1, 1]), MONTH).tolist()
+    ([-1, 0, 1], [-2678400000000, 2678400000000])
+    """
+    months = step == MONTH
+    found: Array = (
+        stamps.astype("datetime64[us]").astype("datetime64[M]").astype(np.int64) if months else stamps // step
+    )
+    return found
+
+
+def from_grid(keys: Array, step: int) -> Array:
+    """The moments of a grid's points, in microseconds; points beyond the years 1 to 9999 are moved to these."""
+    keys = keys.clip(*to_grid(np.array([-62_135_596_800_000_000, 253_402_300_799_000_000]), step))
+    found: Array = (
+        keys.astype("datetime64[M]").astype("datetime64[us]").astype(np.int64) if step == MONTH else keys * step
+    )
+    return found
 
 
 def as_temporal(stamps: pl.Series, what: str) -> pl.Series:
