@@ -94,7 +94,7 @@ def test_a_table_is_like_itself(tables):
 def test_constants_and_blank_columns_have_no_correlation():
     a = as_frame(pl.DataFrame({"x": [0.5] * 20, "y": np.arange(20.0), "z": np.arange(20.0) ** 2}))
     b = as_frame(pl.DataFrame({"x": [0.5] * 19 + [1.0], "y": np.arange(20.0), "z": [None] * 20}))
-    found = Similarity(align([a, b], kinds={"x": "number", "z": "number"}))
+    found = Similarity(align([a, b], kinds=dict.fromkeys("xyz", "number")))
     scores = found.scores(*found.equal)
     assert scores.shape[:2].tolist() == pytest.approx([0.95, 1.0])
     assert np.isnan(scores.shape[2])

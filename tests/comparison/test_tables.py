@@ -10,7 +10,7 @@ from concrete_score.data import as_frame
 from concrete_score.data.formats import CSV
 from concrete_score.errors import InputError
 
-MANY = [str(i) for i in range(30)]
+MANY = [str(3 * i) for i in range(30)]
 
 
 def csv(columns, name="real.csv"):
@@ -69,6 +69,37 @@ def test_identifiers_and_blank_columns_are_left_out_with_a_note():
     assert align([table, table], kinds={"id": "category"}).names == ("id", "x")
 
 
+def test_words_among_amounts_and_dates_are_blank_too():
+    amounts = [f"{i},50 €" for i in range(40)]
+    found = align([csv({"x": [*amounts, "k.A.", "k.A."], "d": ["31.12.2020", "01.02.2021"] * 20 + ["soon"] * 2})] * 2)
+    assert [column.kind for column in found.columns] == ["number", "date"]
+    assert found.columns[0].cells[0][1] == 1.5
+    assert found.columns[0].blank(0).nonzero()[0].tolist() == [40, 41]
+    assert found.notes == (
+        "column 'x': 'k.A.' among numbers counts as blank",
+        "column 'd': 'soon' among dates counts as blank",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "out"),
+    [
+        ("column_1", range(30), True),
+        ("customer_id", range(0, 90, 3), True),
+        ("x", range(0, 90, 3), False),
+        ("x", [*range(29), 0], False),
+    ],
+)
+def test_whole_numbers_that_number_the_real_rows_are_left_out_with_a_note(name, cells, out):
+    real, synthetic = (csv({name: list(cells), "y": ["a", "b", "c"] * 10}), csv({name: [7] * 9, "y": ["a"] * 9}))
+    found = align([real, synthetic])
+    assert found.names == (("y",) if out else (name, "y"))
+    assert [f"column {name!r} numbers the rows" in note for note in found.notes] == [True] * out
+    assert align([real, synthetic], kinds={name: "number"}).names == (name, "y")
+    array = as_frame(np.arange(60).reshape(30, 2))
+    assert len(align([array, array]).columns) == 2
+
+
 def test_infinite_numbers_are_blank_and_noted():
     table = as_frame(pl.DataFrame({"x": [0.5, float("inf"), 1.5, None]}))
     found = align([table, table])
@@ -89,10 +120,12 @@ def test_the_same_value_in_another_files_spelling_is_the_same():
     assert np.array_equal(*found.row_ids)
 
 
-def test_words_for_blanks_are_values_among_categories_unless_declared():
-    table = csv({"x": ["a", "?", "b"] * 10})
-    assert align([table, table]).columns[0].labels == ("?", "a", "b")
-    assert align([table, table], na=["?"]).columns[0].labels == ("a", "b")
+def test_words_for_blanks_are_blank_in_text_files_and_elsewhere_where_declared():
+    table, typed = csv({"x": ["a", "NA", "b"] * 10}), as_frame(pl.DataFrame({"x": ["a", "NA", "b"] * 10}))
+    assert align([table, typed]).columns[0].labels == ("a", "b")
+    assert align([table, typed], na=[]).columns[0].labels == ("NA", "a", "b")
+    assert align([typed, table]).columns[0].labels == ("NA", "a", "b")
+    assert align([typed, table], na=["NA"]).columns[0].labels == ("a", "b")
     assert plain(pl.Series([1, 2, -9]), ["-9"]).to_list() == [1.0, 2.0, None]
 
 

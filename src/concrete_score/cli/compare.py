@@ -50,7 +50,12 @@ VERDICTS = {True: "LOOK", False: "fine", None: ""}
 )
 @click.option("--column", metavar="NAME=KIND", multiple=True, help=f"What a column is: {KINDS}; may be repeated.")
 @click.option("--drop", metavar="COLUMN", multiple=True, help="Leave a column out; may be repeated.")
-@click.option("--na", metavar="TEXT", multiple=True, help="Take this text for a blank cell; may be repeated.")
+@click.option(
+    "--na",
+    metavar="TEXT",
+    multiple=True,
+    help="Take this text for a blank cell; may be repeated. In text files by default NA, NaN, null, ? and such.",
+)
 @data_dir_option
 @out_option
 @common_options
@@ -95,7 +100,7 @@ def compare(
         data[role] = load(name, split, data_dir=data_dir, say=console.say) if some is None else some
         notes += [note] if note else []
     scores = None if run is None else _scores(run, data, console)
-    options: dict[str, Any] = {"target": target, "columns": kinds, "drop": drop, "na": na, "seed": console.seed}
+    options: dict[str, Any] = {"target": target, "columns": kinds, "drop": drop, "na": na or None, "seed": console.seed}
     with console.progress("comparing") as progress, _at_most(console.threads):
         found = compare_tables(**data, **options, scores=scores, update=progress)
     found = replace(found, tables=replace(found.tables, notes=(*notes, *found.tables.notes)))

@@ -16,7 +16,6 @@ What a column is, by default:
 An array without column names holds states: its whole numbers are categories as long as they are few enough.
 """
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -44,29 +43,21 @@ from concrete_score.codecs.dates import Date
 from concrete_score.codecs.joining import join_cells
 from concrete_score.codecs.numbers import Number
 from concrete_score.codecs.pooled import Pooled
-from concrete_score.comparison.cells import FEW_WORDS, SPELLINGS, STRAY
+from concrete_score.comparison.cells import FEW_WORDS, MANY, SPELLINGS, STRAY, blank_texts, counts_rows
 from concrete_score.data.frame import Frame
 from concrete_score.defaults import MAX_CATEGORIES, MAX_CODES, MISSING
 from concrete_score.errors import InputError, Option, Part, Text, check_count, nearest
 
 KINDS = ("category", "number", "date", "text", "identifier", "constant")
 """What a user may say that a column is."""
-BLANK_SPELLINGS = ("NA", "N/A", "n/a", "#N/A", "nan", "NaN", "NAN", "null", "NULL", "None", "?")
-"""What programs write into a blank cell of a text file."""
 _FEW_TEXTS = 20
 """Texts of so few values are categories however few rows there are."""
-_MANY = 0.5
-"""The share of its different texts that must be numbers for the others to be words among them."""
 _FIRST = 1000
 """Rows that are looked at before all of them are."""
 _FAULTS = 100
 """Columns that are not what they were said to be, after which no further ones are looked for."""
 _ROWS = 20
 """Rows from which on a column of different values identifies them."""
-_NAMED = re.compile(
-    r"(^|[_\W])(id|uuid|guid|index|idx|rownames|rownum|row|no|nr|number|key)$|^unnamed|ID$", re.IGNORECASE
-)
-"""Names of columns that identify rows, where all their whole numbers differ."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +70,7 @@ class TableOptions:
         column: what columns are, where it is not to be inferred: ``{"zip": "category"}``; one of `KINDS`.
         bins: how many quantile ranges to cut a numeric column into, whose values are then the ranges; or one count for
             all columns of numbers.
-        na: texts that mean a blank cell; by default `BLANK_SPELLINGS` in text files, and none elsewhere.
+        na: texts that mean a blank cell; by default the usual spellings in text files, and none elsewhere.
         max_categories: the most values a column of categories may take.
         missing: blank cells: ``unobserved``, ``drop`` their rows, make them a ``category``, or ``refuse`` them.
         weight: a column that says as how many rows each row counts; it is not modelled.
@@ -140,7 +131,7 @@ class TableOptions:
 
     def blanks(self, frame: Frame) -> tuple[str, ...]:
         """The texts that mean a blank cell of this table."""
-        return tuple(self.na) if self.na is not None else () if frame.typed else BLANK_SPELLINGS
+        return blank_texts(frame, self.na)
 
     def asked(self, name: str, frame: Frame) -> str | None:
         """What a column was said to be."""
@@ -311,7 +302,8 @@ def _inferred(column: Column, at: int, blank: bool, frame: Frame, options: Table
     if column.kind == INTEGER and frame.named and (date := Date.of(column, blank=blank)) is not None:
         return _as_dates(date)
     codes = options.max_categories or (MAX_CODES if frame.named else MAX_CATEGORIES)
-    if column.kind == INTEGER and distinct and _counts_rows(column):
+    whole = column.whole if column.kind == INTEGER and distinct else None
+    if whole is not None and counts_rows(column.name, whole, len(column)):
         return Judged(Identifier.of(column, at), "whole numbers that tell the rows apart: left aside")
     count = None if isinstance(options.bins, Mapping) else options.bins_of(column.name, frame)
     if column.kind == INTEGER and values <= codes:
@@ -350,7 +342,7 @@ def _as_dates(date: Date) -> Judged:
 def _but_for_words(column: Column, blank: bool) -> Judged | None:
     """A column of numbers or dates with a few words in it, for which a probability is reserved; None of any other."""
     numbers = np.isfinite(as_numbers(column.known))
-    like = numbers if numbers.mean() > _MANY else column.known.str.contains(r"\d").to_numpy()
+    like = numbers if numbers.mean() > MANY else column.known.str.contains(r"\d").to_numpy()
     words = column.known.filter(pl.Series(~like)).to_list()
     odd = [count for text, count in zip(words, column.counts[~like], strict=True) if text not in SPELLINGS]
     if not 1 <= len(words) <= FEW_WORDS or sum(odd) > STRAY * column.counts.sum():
@@ -380,14 +372,6 @@ def _text(column: Column, at: int, blank: bool, distinct: bool, most: int) -> Ju
         return Judged(FreeText.of(column, at), why)
     kept = f"the {len(pooled.values)} frequent ones stay, the rest is pooled and drawn back"
     return Judged(pooled, f"{values:,} texts{_among(column)}: {kept}")
-
-
-def _counts_rows(column: Column) -> bool:
-    """Whether different whole numbers number the rows, or are called so."""
-    if column.whole is None:
-        return False
-    low, high = int(column.whole.min()), int(column.whole.max())
-    return high - low == len(column) - 1 or _NAMED.search(column.name) is not None
 
 
 def _category(column: Column, blank: bool) -> Categories:

@@ -1,5 +1,6 @@
 """What the cells of a column read as: numbers, dates, or categories; each a function of the column in every table."""
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,12 +8,14 @@ import polars as pl
 
 from concrete_score.data.amounts import find_spelling
 from concrete_score.data.dates import find_formats, moments
-from concrete_score.data.frame import Array
+from concrete_score.data.frame import Array, Frame
 
 # No leading zeros: 007 is a name.
 NUMBER_PATTERN = r"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 SPELLINGS = ("NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "none", "?", "-", ".")
-"""Words that mean a blank among numbers or dates; among categories they are values like any other."""
+"""Words that mean a blank among numbers or dates."""
+BLANK_SPELLINGS = ("NA", "N/A", "n/a", "#N/A", "nan", "NaN", "NAN", "null", "NULL", "None", "?")
+"""What programs write into a blank cell of a text file, whatever its column holds."""
 DATES = (
     "%Y-%m-%d",
     "%Y-%m-%dT%H:%M:%S%.f%#z",
@@ -33,9 +36,29 @@ DATES = (
 TIMES = ("%H:%M:%S%.f", "%H:%M")
 _FIRST = 100
 """Cells that are tried before all of them are."""
+MANY = 0.5
+"""The share of its different texts that must be numbers for the others to be words among them."""
 FEW_WORDS, STRAY = 3, 0.05
 """The most different words among numbers, and the most cells that hold one, for which they are taken for blanks."""
 _NANOSECONDS = 1000
+_NAMED = re.compile(
+    r"(^|[_\W])(id|uuid|guid|index|idx|rownames|rownum|row|no|nr|number|key)$|^unnamed|ID$", re.IGNORECASE
+)
+"""Names of columns that identify rows, where all their whole numbers differ."""
+
+
+def blank_texts(frame: Frame, na: Sequence[str] | None) -> tuple[str, ...]:
+    """The texts that mean a blank cell of a table: ``na``, or by default `BLANK_SPELLINGS` in a text file."""
+    return tuple(na) if na is not None else () if frame.typed else BLANK_SPELLINGS
+
+
+def counts_rows(name: str, values: Array, rows: int) -> bool:
+    """Whether whole numbers, all of them different, number the rows of a table, or are called so.
+
+    >>> counts_rows("x", np.arange(3, 7), 4), counts_rows("x", np.array([2, 9]), 2), counts_rows("ID", np.array([9]), 1)
+    (True, False, True)
+    """
+    return int(values.max()) - int(values.min()) == rows - 1 or _NAMED.search(name) is not None
 
 
 def plain(cells: pl.Series, na: Sequence[str] = ()) -> pl.Series:
@@ -79,7 +102,7 @@ def numbers(parts: Sequence[pl.Series]) -> list[Array] | None:
 
 
 def stray_words(parts: Sequence[pl.Series]) -> list[str]:
-    """The few words among cells that are otherwise numbers; none where there are many, or no numbers.
+    """The few words among cells that otherwise are numbers, or have digits; none where there are many.
 
     >>> stray_words([pl.Series([*map(str, range(100)), "x"])]), stray_words([pl.Series(["1", "x"])])
     (['x'], [])
@@ -88,7 +111,9 @@ def stray_words(parts: Sequence[pl.Series]) -> list[str]:
     if not texts:
         return []
     whole = pl.concat(texts)
-    words = whole.filter(~whole.str.contains(NUMBER_PATTERN))
+    numeric = whole.unique().str.contains(NUMBER_PATTERN).to_numpy()
+    like = NUMBER_PATTERN if numeric.sum() > MANY * len(numeric) else r"\d"
+    words = whole.filter(~whole.str.contains(like))
     distinct = words.unique().sort().to_list()
     return distinct if len(distinct) <= FEW_WORDS and len(words) <= STRAY * len(whole) else []
 

@@ -62,7 +62,7 @@ def compare(
     target: str | None = None,
     columns: Mapping[str, str] | None = None,
     drop: Sequence[str] = (),
-    na: Sequence[str] = (),
+    na: Sequence[str] | None = None,
     scores: tuple[Array, Array] | None = None,
     seed: int = 0,
     update: Update | None = None,
@@ -77,7 +77,7 @@ def compare(
         target: the column to predict from the others.
         columns: what a column is (``number, date, category``) where that should not be inferred.
         drop: columns to leave out.
-        na: texts that mean a blank cell.
+        na: texts that mean a blank cell; by default the usual spellings, if ``real`` is from a text file.
         scores: log-likelihoods of real rows and of held-out rows under the model that made the synthetic ones.
         seed: the same seed gives the same findings.
         update: receives progress.

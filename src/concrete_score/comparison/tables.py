@@ -3,11 +3,21 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
-from concrete_score.comparison.cells import categories, dates, numbers, plain, stray_words, undressed
+from concrete_score.comparison.cells import (
+    blank_texts,
+    categories,
+    counts_rows,
+    dates,
+    numbers,
+    plain,
+    stray_words,
+    undressed,
+)
 from concrete_score.data.frame import Array, Frame
 from concrete_score.errors import NAMED, InputError, Option, Text, nearest
 
@@ -19,7 +29,8 @@ ROLES = ("real", "synthetic", "holdout")
 FEW = 10
 """Whole numbers of at most so many different values are categories."""
 IDENTIFIES, LEAST = 0.95, 20
-"""Text with this share of different values, in at least so many cells, is an identifier."""
+"""Text with this share of different values, in at least so many cells, is an identifier; so are whole numbers that all
+differ and number the rows."""
 _READERS: Mapping[str, Callable[[Sequence[pl.Series]], list[Array] | None]] = {NUMBER: numbers, DATE: dates}
 
 
@@ -64,6 +75,8 @@ class Tables:
     columns: tuple[Column, ...]
     rows: tuple[int, ...]
     notes: tuple[str, ...] = ()
+    aside: tuple[Column, ...] = ()
+    """Texts that identify the rows, and are left out for that."""
 
     @property
     def has_holdout(self) -> bool:
@@ -88,28 +101,41 @@ class Tables:
         return tuple(np.split(ids, np.cumsum(self.rows)[:-1]))
 
 
+class _Read(NamedTuple):
+    """A column, None where there is nothing in it to look at, and a note on what was done with it."""
+
+    column: Column | None
+    note: str = ""
+    compared: bool = True
+
+
 def align(
-    frames: Sequence[Frame], *, kinds: Mapping[str, str] | None = None, drop: Sequence[str] = (), na: Sequence[str] = ()
+    frames: Sequence[Frame],
+    *,
+    kinds: Mapping[str, str] | None = None,
+    drop: Sequence[str] = (),
+    na: Sequence[str] | None = None,
 ) -> Tables:
     """Tables by their common columns, each of which is a number, a date or a category in all tables together.
 
     Numbers: every cell that is not blank reads as a number, with the same currency or unit if any, and they are not
     whole or take more than ten values. Dates: every cell reads as one, by one format or few. Categories: the rest. Text
-    that is different in nearly every real row identifies and is left out, as is a column blank throughout; a note says
-    so.
+    that is different in nearly every real row identifies and is left out, as are whole numbers that number the real
+    rows, and a column blank throughout; a note says so.
 
     Args:
         frames: real, synthetic and, where there are any, held-out rows.
         kinds: what a column is, where that should not be inferred.
         drop: columns to leave out.
-        na: texts that mean a blank cell; among numbers and dates the usual spellings do anyway.
+        na: texts that mean a blank cell; by default the usual spellings, if the real rows are from a text file. Among
+            numbers and dates the usual spellings do anyway.
 
     Raises:
         InputError: tables of different columns, all of them named; no column left; or a kind that does not fit.
 
     >>> import polars as pl
     >>> from concrete_score.data import as_frame
-    >>> table = as_frame(pl.DataFrame({"age": list(range(30)), "sex": ["f", "m", None] * 10}))
+    >>> table = as_frame(pl.DataFrame({"age": [*range(15)] * 2, "sex": ["f", "m", None] * 10}))
     >>> [(column.name, column.kind, column.labels) for column in align([table, table]).columns]
     [('age', 'number', ()), ('sex', 'category', ('f', 'm'))]
     """
@@ -123,12 +149,16 @@ def align(
         _check_name(name, names, "column")
         if kind not in KINDS:
             raise InputError("a kind of column", repr(kind), Option("column", {name: kind}), nearest(kind, KINDS))
-    read = [_read(name, frames, kinds.get(name), na) for name in names]
-    columns = [column for column, _ in read if column is not None]
-    notes = [note for _, note in read if note]
+    blank = blank_texts(frames[REAL], na)
+    read = [_read(name, frames, kinds.get(name), blank) for name in names]
+    columns, aside = (
+        tuple(each.column for each in read if each.column is not None and each.compared is compared)
+        for compared in (True, False)
+    )
+    notes = tuple(each.note for each in read if each.note)
     if not columns:
         raise InputError("a column to compare", "none", frames[REAL].where, "; ".join(notes))
-    return Tables(tuple(columns), tuple(len(frame) for frame in frames), tuple(notes))
+    return Tables(columns, tuple(len(frame) for frame in frames), notes, aside)
 
 
 def _check_name(name: str, known: list[str], option: str) -> None:
@@ -154,33 +184,42 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:NAMED])) + more
 
 
-def _read(name: str, frames: Sequence[Frame], kind: str | None, na: Sequence[str]) -> tuple[Column | None, str]:
-    """The column of a name, unless it is left out, and a note on what was done with it."""
+def _read(name: str, frames: Sequence[Frame], kind: str | None, na: Sequence[str]) -> _Read:
     parts = [plain(frame.table[name], na) for frame in frames]
     if all(part.null_count() == len(part) for part in parts):
-        return None, f"column {name!r} is blank throughout and left out"
+        return _Read(None, f"column {name!r} is blank throughout and left out")
     # A part without any cell can be of every type.
     filled = next(part.dtype for part in parts if part.null_count() < len(part))
     parts = [part.cast(filled) if part.null_count() == len(part) else part for part in parts]
     if kind is not None:
-        return _as_told(name, parts, kind, frames), ""
+        return _Read(_as_told(name, parts, kind, frames))
     read = numbers(parts)
     if read is None and (bare := undressed(parts)) is not None:
         read = numbers(bare)
     if read is None and (words := stray_words(parts)):
-        column, _ = _read(name, frames, None, [*na, *words])
-        if column is not None and column.kind == NUMBER:
-            return column, f"column {name!r}: {_listed(words)} among numbers counts as blank"
+        column = _read(name, frames, None, [*na, *words]).column
+        if column is not None and column.ordered:
+            return _Read(column, f"column {name!r}: {_listed(words)} among {column.kind}s counts as blank")
+    if read is not None and frames[REAL].named and _numbers_rows(name, read[REAL]):
+        return _Read(None, f"column {name!r} numbers the rows (whole numbers that tell them apart) and is left out")
     if read is not None and _is_continuous(np.concatenate(read)):
-        return Column(name, NUMBER, tuple(read)), _infinite(name, frames)
+        return _Read(Column(name, NUMBER, tuple(read)), _infinite(name, frames))
     if read is None and (read := dates(parts)) is not None:
-        return Column(name, DATE, tuple(read)), ""
+        return _Read(Column(name, DATE, tuple(read)))
     codes, labels = categories(parts)
     real = codes[REAL][codes[REAL] < len(labels)]
+    column = Column(name, CATEGORY, tuple(codes), labels)
     textual = numbers(parts[:SYNTHETIC]) is None
     if textual and len(real) >= LEAST and len(np.unique(real)) > IDENTIFIES * len(real):
-        return None, f"column {name!r} identifies its rows (nearly every one has a text of its own) and is left out"
-    return Column(name, CATEGORY, tuple(codes), labels), ""
+        note = f"column {name!r} identifies its rows (nearly every one has a text of its own) and is left out"
+        return _Read(column, note, compared=False)
+    return _Read(column)
+
+
+def _numbers_rows(name: str, cells: Array) -> bool:
+    known = cells[~np.isnan(cells)]
+    distinct = len(known) >= LEAST and len(np.unique(known)) == len(known)
+    return distinct and bool((known == np.floor(known)).all()) and counts_rows(name, known, len(cells))
 
 
 def _infinite(name: str, frames: Sequence[Frame]) -> str:
