@@ -1,5 +1,7 @@
 """Numbers written with a currency, a unit or parted thousands: read as numbers, given back as they were written."""
 
+import re
+
 import numpy as np
 import polars as pl
 import pytest
@@ -7,12 +9,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from concrete_score.codecs import TableCodec
 from concrete_score.codecs.amounts import Amount
 from concrete_score.codecs.cells import Column
 from concrete_score.codecs.columns import column_from_json
 from concrete_score.codecs.conditions import Condition
 from concrete_score.codecs.numbers import Number
 from concrete_score.data.amounts import Spelling, find_spelling
+from concrete_score.data.frame import Form
 from concrete_score.errors import InputError
 
 SPELLINGS = [
@@ -76,6 +80,39 @@ def test_a_written_column_is_the_same_law_as_the_plain_one(spelling):
         found = written.log_evidence([Condition(0, ">=", (value,))])
         assert found == pytest.approx(plain.log_evidence([Condition(0, ">=", (number,))]))
     assert column_from_json(written.to_json(), "columns[0]") == written
+
+
+@pytest.mark.parametrize(
+    ("spelling", "texts", "number"),
+    [
+        (SPELLINGS[0], ["1,000", "$1,000", "$1000", "1000.00"], "1000"),
+        (SPELLINGS[2], ["1.000", "1.000 €", "1000,00", "1.000,00", "1000,00€", "1000", "1000.0"], "1000"),
+        (SPELLINGS[2], ["1000,5", "1.000,5", "1000.5", "1.000,50 €"], "1000.5"),
+        (SPELLINGS[5], ["1'000", "1,000", "1000"], "1000"),
+        (Spelling(suffix=" €", group=" ", point=",", places=2), ["1 000,50", "1.000,5 €", "1000.5"], "1000.5"),
+    ],
+)
+def test_a_number_of_a_condition_may_be_written_as_in_the_column_with_or_without_its_symbol(spelling, texts, number):
+    column = Amount.of(Column(column_of(spelling)[1]))
+    (wanted,) = column.allowed([Condition(0, ">", (number,), plain=True)])
+    for text in texts:
+        assert column.allowed([Condition(0, ">", (text,))]) == (wanted,), text
+    with pytest.raises(InputError, match=re.escape(f"a number for 'a', such as {column.written(column.span[1])}, got")):
+        column.allowed([Condition(0, ">", ("soon",))])
+
+
+def test_a_programs_number_and_a_ranges_label_are_not_read_as_a_person_would():
+    spelling = Spelling(suffix=" kg", group=".", point=",", places=3)
+    column = Amount.of(Column(spelling.spell(pl.Series("a", [1.125] * 90 + [k / 8 for k in range(9000, 9100)]))))
+    codec = TableCodec((column,), Form("csv"))
+    assert column.allowed(codec.conditions({"a": 1.125})) == ((1125, 1125),)
+    assert column.allowed(codec.conditions({"a": [1.125, 2]})) == ((1125, 1125), (2000, 2000))
+    assert column.allowed(codec.conditions({"a": "1.126"})) == ((1126000, 1126000),)
+    assert "1.125" in column.labels
+    assert column.allowed(codec.conditions(["a=1.125"])) == ((1125, 1125),)
+    (sign, bound), *_ = column.histogram().conditions[1]
+    assert (sign, bound) == (">=", "50,000 kg")
+    assert column.allowed([Condition(0, sign, (bound,))])[0][0] == 50_000
 
 
 def test_a_written_column_of_a_run_is_checked():

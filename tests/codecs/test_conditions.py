@@ -20,6 +20,8 @@ CENSUS = TableCodec(
         Categories("country", "text", ("Bonn, D", "CA", "US", "a in b")),
         Categories("ill", "boolean", (False, True)),
         Categories("age=group", "text", ("x", "y")),
+        Categories("off", "text", ("0 %", "10 %", "2,5 %", "5 %"), blank=True),
+        Categories("share", "text", ("0.25", "10.5", "2.5")),
     ),
     Form("csv"),
 )
@@ -91,6 +93,10 @@ def test_lists_are_parted_by_commas_but_not_within_quotes_or_known_values():
         (["age>17", "age<90", "age!=30"], {"age": [65]}),
         (["age<65.5"], {"age": [17, 30, 65]}),
         (["country<Z"], {"country": ["Bonn, D", "CA", "US"]}),  # by code point: capitals come first
+        (["off>=5 %"], {"off": ["10 %", "5 %"]}),
+        (["off>5"], {"off": ["10 %"]}),
+        (["off<=2,5"], {"off": ["0 %", "2,5 %"]}),
+        (["share>2"], {"share": ["10.5", "2.5"]}),
         (["ill>=true"], {"ill": [True]}),
         (["ill=1", "income=>50K"], {"ill": [True], "income": [">50K"]}),
         ({"age": [17, 65], "ill": True}, {"age": [17, 65], "ill": [True]}),
@@ -158,6 +164,7 @@ def test_pixels_compare_as_grey_values():
         (["age in 17,18"], "a value of 'age' seen in training, got '18'"),
         (["age>old"], "a number to compare 'age' with, got 'old'"),
         (["age>nan"], "a number to compare 'age' with"),
+        (["off>much"], "a number to compare 'off' with, such as 5 %, got 'much'"),
         (["ill>maybe"], "true or false to compare 'ill' with"),
         (["age>90"], "a condition that some value of 'age' meets, got age>90; its values: 17, 30, 65, 90"),
         (["age>inf"], "a condition that some value of 'age' meets"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from concrete_score.codecs import TableCodec
 from concrete_score.codecs.cells import Column
 from concrete_score.codecs.columns import UNKNOWN, column_from_json
 from concrete_score.codecs.conditions import Condition
@@ -350,3 +351,33 @@ def test_the_first_days_of_months_are_a_grid_of_months():
     quick = Date.of(Column(months)).quick(months)
     assert (quick.codes == Date.of(Column(months)).encode(Column(months))).all()
     assert Date.of(Column(pl.concat([months, pl.Series([months[0] + dt.timedelta(1)])]))).number.span[1] > 1000
+
+
+@pytest.mark.parametrize(
+    ("values", "text", "words"),
+    [
+        (np.arange(1, 45), "12.5", "a value of 'a', which has whole numbers only, got 12.5"),
+        (np.arange(100) / 10, "1.25", "multiples of 0.1 only"),
+        (np.arange(0, 9000, 100), "250", "multiples of 100 only"),
+    ],
+)
+def test_a_value_that_the_grid_cannot_hold_is_refused(values, text, words):
+    column = Number.of(Column(pl.Series("a", values)))
+    for operator in ("=", "in"):
+        with pytest.raises(InputError, match=words):
+            column.log_evidence([Condition(0, operator, (text,))])
+    assert np.isfinite(column.log_evidence([Condition(0, ">", (text,))])).any()
+
+
+def test_conditions_that_leave_only_values_beyond_the_training_rows_are_told():
+    days = pl.date_range(pl.date(2024, 1, 1), pl.date(2024, 4, 30), eager=True)
+    table = pl.DataFrame({"age": [k % 44 + 1 for k in range(len(days))], "day": days, "sex": [0, 1] * 60 + [0]})
+    codec = TableCodec.fit(table)
+    told = "no training row has {}: its values are extrapolated".format
+    assert codec.extrapolated(["age>200", "sex=1", "day>=2030"]) == [
+        told("'age' above 44"),
+        told("'day' above 2024-04-30"),
+    ]
+    assert codec.extrapolated(["age<1"]) == [told("'age' below 1")]
+    assert codec.extrapolated({"age": [0, 45]}) == [told("'age' outside 1 to 44")]
+    assert codec.extrapolated(["age>30", "age!=44", "day<2025"]) == codec.extrapolated(None) == []

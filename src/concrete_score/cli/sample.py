@@ -124,6 +124,7 @@ def sample(
             data = list(data)
             stack.close()  # a screen shows the bar or the rows, not both at once
         _say_how(console, model, first, count)
+        console.warn(codec.extrapolated(given))
         if way is not None:
             way.write()
         with pipes():

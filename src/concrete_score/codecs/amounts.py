@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import polars as pl
 
 from concrete_score.codecs.cells import Column
@@ -67,8 +68,17 @@ class Amount(Number):
 
     def allowed(self, conditions: Sequence[Condition]) -> Allowed:
         """The intervals of grid points that all conditions allow; their numbers may be written as in the column."""
-        bare = [replace(each, values=tuple(_bare(pl.Series(each.values), self.spelling))) for each in conditions]
-        return super().allowed(bare)
+        return super().allowed([each if each.plain else self._read(each) for each in conditions])
+
+    def _read(self, condition: Condition) -> Condition:
+        """With plain numbers for its values; a range's own label stays."""
+        texts, labels = condition.values, self.labels
+        values = tuple(text if text in labels else self.spelling.read(text) for text in texts)
+        return replace(condition, values=values)
+
+    def written(self, key: int) -> str:
+        """A grid point as the column writes it."""
+        return str(self.series(np.array([key]), np.array([True]))[0])
 
     def series(self, keys: Array, known: Array) -> pl.Series:
         """Grid points written as in the column ``(N,)``; null where not known."""

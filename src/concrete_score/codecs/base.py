@@ -265,6 +265,10 @@ class Codec(ABC):
         place = partial(self.place, site)
         return label_evidence(conditions, self.names[site], self.natives(site), self.labels(site), place)
 
+    def extrapolated(self, given: Any) -> list[str]:
+        """Warnings of conditions, as `conditions` takes them, that leave only values beyond the training rows."""
+        return []
+
     def given(self, conditions: Any) -> dict[int, int]:
         """Conditions that leave one value of each of their sites, as ``{site: value}``.
 
@@ -286,11 +290,11 @@ class Codec(ABC):
         """A condition of a mapping."""
         site = self.site_of(key)
         if isinstance(value, str) or not isinstance(value, Iterable):
-            return Condition(site, "=", (_spelled(value),))
+            return Condition(site, "=", (_spelled(value),), plain=not isinstance(value, str))
         values = tuple(map(_spelled, value))
         if not values:
             raise InputError(f"a value for {self.names[site]!r}", "an empty list", Option("given"))
-        return Condition(site, IN, values)
+        return Condition(site, IN, values, plain=not any(isinstance(each, str) for each in value))
 
     def _condition(self, text: Any) -> Condition:
         """A condition of a text."""

@@ -124,6 +124,10 @@ class SiteColumn(ABC):
         """``log e(v)``, the logarithm of the share of each value's cells that meets all conditions ``(size,)``."""
         return label_evidence(conditions, self.name, self.natives, self.labels, self.place)
 
+    def extrapolated(self, conditions: Sequence[Condition]) -> str | None:
+        """A warning where all that the conditions on this column allow lies beyond the training rows."""
+        return None
+
     def encode(self, column: ColumnCells) -> Array:
         """Every cell's value ``(N,)``, UNKNOWN or BLANK where there is none."""
         return np.append(self.lookup(column.distinct, column.na), self.blank_place)[column.codes]

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import polars as pl
 
+from concrete_score.data.amounts import find_numbers
 from concrete_score.data.frame import Array
 from concrete_score.errors import InputError, Option, nearest
 
@@ -51,6 +53,8 @@ class Condition:
     """``=``, ``!=``, ``<``, ``<=``, ``>``, ``>=`` or ``in``."""
     values: tuple[str, ...]
     """One, or of ``in`` one or more; a blank is empty."""
+    plain: bool = False
+    """Whether the values are a program's numbers, not what a person writes beside the column."""
 
     def describe(self, names: Sequence[str]) -> str:
         """As it is written."""
@@ -136,8 +140,8 @@ def as_evidence(met: Array) -> Array:
     return np.where(met, 0.0, -np.inf)
 
 
-def to_number(text: str, name: str) -> int | float:
-    """The number that a column is compared with, whole numbers exactly.
+def to_number(text: str, name: str, example: str = "") -> int | float:
+    """The number that a column is compared with, whole numbers exactly; ``example`` is told where it is none.
 
     Raises:
         InputError: not a number.
@@ -151,7 +155,8 @@ def to_number(text: str, name: str) -> int | float:
     except ValueError:
         number = float("nan")
     if number != number:
-        raise InputError(f"a number to compare {name!r} with", repr(text), GIVEN)
+        such = example and f", such as {example}"
+        raise InputError(f"a number to compare {name!r} with{such}", repr(text), GIVEN)
     return number
 
 
@@ -167,21 +172,25 @@ def _among(condition: Condition, name: str, labels: Sequence[str], place: Place)
 
 
 def _compared(condition: Condition, name: str, natives: Sequence[Any]) -> Array:
-    """Which values are on the right side of a condition's ``(V,)``; numbers by size, texts by code point, no blanks."""
-    compare, bound = COMPARISONS[condition.operator], _bound(condition.values[0], name, natives)
-    return np.array([native is not None and compare(native, bound) for native in natives], dtype=bool)
+    """Which values are on the right side of a condition's ``(V,)``; no blanks."""
+    compare, met = COMPARISONS[condition.operator], np.zeros(len(natives), dtype=bool)
+    places = [place for place, native in enumerate(natives) if native is not None]
+    keys, bound = _ordered([natives[place] for place in places], condition.values[0], name)
+    met[places] = [compare(key, bound) for key in keys]
+    return met
 
 
-def _bound(text: str, name: str, natives: Sequence[Any]) -> Any:
-    known = [native for native in natives if native is not None]
+def _ordered(known: Sequence[Any], text: str, name: str) -> tuple[Sequence[Any], Any]:
+    """Values and a text to compare them with: numbers by size, also where all texts are some, other texts as such."""
     if any(isinstance(native, str) for native in known):
-        return text
+        written = find_numbers(pl.Series(known, dtype=pl.String))
+        return (known, text) if written is None else (written[1], to_number(written[0].read(text), name, known[-1]))
     if not known or not isinstance(known[0], bool):
-        return to_number(text, name)
+        return known, to_number(text, name)
     truth = {"true": True, "1": True, "false": False, "0": False}.get(text.lower())
     if truth is None:
         raise InputError(f"true or false to compare {name!r} with", repr(text), GIVEN)
-    return truth
+    return known, truth
 
 
 def refuse_unmet(conditions: Sequence[Condition], names: Sequence[str], known: Sequence[str], pair: bool) -> None:

@@ -199,6 +199,9 @@ class Date(SiteColumn):
         """``log P(all conditions | range)`` ``(V,)``."""
         return self.number.interval_evidence(self.allowed(conditions))
 
+    def extrapolated(self, conditions: Sequence[Condition]) -> str | None:
+        return self.number.beyond_span(self.allowed(conditions), lambda key: str(self._texts(np.array([key]))[0]))
+
     def histogram(self, conditions: Sequence[Condition] = ()) -> Histogram:
         """Ranges of about equal length over the bulk of the training values."""
 

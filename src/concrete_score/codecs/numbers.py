@@ -30,7 +30,7 @@ from concrete_score.codecs.columns import (
     Value,
     reserve_of,
 )
-from concrete_score.codecs.conditions import GIVEN, Condition
+from concrete_score.codecs.conditions import GIVEN, IN, Condition
 from concrete_score.codecs.ranges import (
     LIMIT,
     Allowed,
@@ -178,6 +178,10 @@ class Number(SiteColumn):
         """A grid point as text."""
         return _spell(key, self.digits)
 
+    def written(self, key: int) -> str:
+        """A grid point as a condition may name it."""
+        return self.text(key)
+
     def _label(self, low: int, high: int) -> str:
         """A range as text; a wide one on a fine grid in a few digits."""
         if low == high:
@@ -264,8 +268,29 @@ class Number(SiteColumn):
         return _series(self.name, keys, self.digits, self.decimal).set(pl.Series(~known), None)
 
     def log_evidence(self, conditions: Sequence[Condition]) -> Array:
-        """``log P(all conditions | cell)`` under the law inside each cell ``(V,)``."""
-        return self.interval_evidence(self.allowed(conditions))
+        """``log P(all conditions | cell)`` under the law inside each cell ``(V,)``.
+
+        Raises:
+            InputError: a value that is no number, or one that the column's grid cannot hold.
+        """
+        allowed = self.allowed(conditions)
+        for each in conditions:
+            if each.operator in ("=", IN) and not allowed and not self.allowed([each]):
+                grid = "whole numbers only" if self.digits == 0 else f"multiples of {_spell(1, self.digits)} only"
+                raise InputError(f"a value of {self.name!r}, which has {grid}", ", ".join(each.values), GIVEN)
+        return self.interval_evidence(allowed)
+
+    def extrapolated(self, conditions: Sequence[Condition]) -> str | None:
+        return self.beyond_span(self.allowed(conditions), self.written)
+
+    def beyond_span(self, allowed: Allowed, spell: Callable[[int], str]) -> str | None:
+        """What `extrapolated` says of grid points that are allowed; ``spell`` writes one."""
+        if meet([allowed, (self.span,)]):
+            return None
+        low, high = map(spell, self.span)
+        sides = {each[0] > self.span[1] for each in allowed}
+        side = f"outside {low} to {high}" if len(sides) > 1 else f"above {high}" if True in sides else f"below {low}"
+        return f"no training row has {self.name!r} {side}: its values are extrapolated"
 
     def interval_evidence(self, allowed: Allowed) -> Array:
         """``log P(one of the intervals of grid points | cell)`` ``(V,)``."""
@@ -292,7 +317,7 @@ class Number(SiteColumn):
             if exact is None and text in labels and operator in ("=", "in"):
                 keys.append(labels[text])
             elif exact is None:
-                raise InputError(f"a number for {self.name!r}", repr(text), GIVEN)
+                raise InputError(f"a number for {self.name!r}, such as {self.written(self.span[1])}", repr(text), GIVEN)
             else:
                 low, high = int(np.ceil(exact)), int(np.floor(exact))
                 keys.append((low, high))
@@ -353,7 +378,7 @@ class Number(SiteColumn):
         >>> [round(float(found.shares[:, column.place(age)].sum()), 6) for age in ("79", "80")]
         [0.0, 1.0]
         """
-        return self.spelled_histogram(self.allowed(conditions), lambda keys: [self.text(key) for key in keys])
+        return self.spelled_histogram(self.allowed(conditions), lambda keys: list(map(self.written, keys)))
 
     def spelled_histogram(self, allowed: Allowed, spell: Callable[[Sequence[int]], Sequence[str]]) -> Histogram:
         """The ranges of `histogram` among the grid points that are allowed; ``spell`` writes grid points."""

@@ -297,6 +297,11 @@ class TableCodec(Codec):
         """As the column's kind compares its values."""
         return self.columns[site].log_evidence(conditions)
 
+    def extrapolated(self, given: Any) -> list[str]:
+        conditions = self.conditions(given)
+        mine = {each.site: [other for other in conditions if other.site == each.site] for each in conditions}
+        return [told for site, some in mine.items() if (told := self.columns[site].extrapolated(some))]
+
     def notes(self) -> list[tuple[Part, ...]]:
         """Words among numbers or dates, and dates of several formats."""
         return list(self.remarks)

@@ -78,6 +78,28 @@ class Spelling:
         bare = bare.str.replace(self.point, ".", literal=True).str.strip_prefix("+")
         return bare.set(~texts.str.contains(self.pattern), None)
 
+    def read(self, text: str) -> str:
+        """A number written beside the column as a plain one, any other text as it is.
+
+        What stands around it and between thousands may be left out; ``1.000`` is a thousand where a comma parts the
+        decimals. What is no number so written may be one as programs write it.
+
+        >>> euros = Spelling(suffix=" €", group=".", point=",", places=2)
+        >>> [euros.read(text) for text in ("1.000", "1.000,50 €", "-1000,5€", "1000.5", "soon")]
+        ['1000', '1000.50', '-1000.5', '1000.5', 'soon']
+        """
+        before, after = (rf"(?:{re.escape(each.strip())})?" for each in (self.prefix, self.suffix))
+        found = re.fullmatch(rf"\s*([+-]?)\s*{before}\s*([+-]?)(\S.*?)\s*{after}\s*", text)
+        if found is None:
+            return text
+        # The mark of the two that parts no decimals parts thousands, whatever else does in the column.
+        other, own = "." if self.point == "," else ",", r"\s" if self.group.isspace() else re.escape(self.group)
+        group = f"[{other}{own}]"
+        digits = found[3]
+        if re.fullmatch(rf"(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?:{re.escape(self.point)}\d*)?", digits):
+            digits = re.sub(group, "", digits).replace(self.point, ".")
+        return f"{found[1]}{found[2]}{digits}"
+
     def spell(self, numbers: pl.Series) -> pl.Series:
         """Numbers written in this way."""
         return pl.Series(numbers.name, [self._spell(each) for each in numbers.to_list()], dtype=pl.String)
@@ -88,6 +110,17 @@ class Spelling:
         text = f"{abs(number):,.{self.places}f}" if self.places is not None else f"{abs(number):,}".removesuffix(".0")
         text = text.replace(",", "\0").replace(".", self.point).replace("\0", self.group)
         return f"{'-' if number < 0 else ''}{self.prefix}{text}{self.suffix}"
+
+
+def find_numbers(texts: pl.Series) -> tuple[Spelling, list[float]] | None:
+    """How all texts write numbers, be it plainly, and these numbers; None where they do not.
+
+    >>> find_numbers(pl.Series(["10 %", "2,5 %"]))[1], find_numbers(pl.Series(["0.5", "10"]))[1]
+    ([10.0, 2.5], [0.5, 10.0])
+    """
+    plain = Spelling()
+    found = plain if texts.str.contains(plain.pattern).all() else find_spelling(texts)
+    return None if found is None else (found, found.plain(texts).cast(pl.Float64).to_list())
 
 
 def find_spelling(texts: pl.Series) -> Spelling | None:
