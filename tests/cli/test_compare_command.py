@@ -100,4 +100,6 @@ def test_mistakes_are_one_line(misused, files, tmp_path):
     assert "expected dates alone" in misused("compare", real, synthetic, "--column", "sex=date")
     assert "the name of a column" in misused("compare", real, synthetic, "--drop", "sx")
     assert "expected a table, got images" in misused("compare", real, "digits")
+    run = clinic.clinic_run(tmp_path / "run")
+    assert "expected a table, got a run; draw rows with csm sample and give these" in misused("compare", real, run)
     assert "an output ending in" in misused("compare", real, synthetic, "--out", str(tmp_path / "x.txt"))

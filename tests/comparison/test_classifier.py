@@ -44,6 +44,14 @@ def test_the_column_that_differs_gives_it_away():
     assert "Most by 'pay'" in found.findings[0].text
 
 
+def test_an_area_below_chance_is_a_sign_of_copies():
+    real, *_ = law.draws(1, 150)
+    found = compare(real, real, parts=["two_sample"])
+    assert found.values()["two_sample"]["auc"] < 0.4
+    assert found.findings[0].flagged
+    assert found.findings[0].text.endswith("a sign of copies.")
+
+
 def test_few_rows_are_not_judged():
     real, synthetic, *_ = law.draws(0, 60, 20)
     found = compare(real, synthetic, parts=["two_sample"])

@@ -7,11 +7,13 @@ import polars as pl
 import pytest
 from scipy.stats import fisher_exact
 
+from concrete_score.cli.console import SKIN
 from concrete_score.comparison import compare
 from concrete_score.comparison.copies import _against_itself
 from concrete_score.comparison.nearest import dealing_error
 from concrete_score.comparison.tables import align
 from concrete_score.data import as_frame
+from concrete_score.errors import spell
 from tests.comparison import law
 
 PRIVACY = ("copies", "nearest")
@@ -44,6 +46,33 @@ def test_twenty_seeds_of_planted_copies_and_of_honest_tables():
     honest, planted, honest_alone, planted_alone = check(20, real=1000, synthetic=1000, holdout=500)
     assert (planted, planted_alone) == (20, 20)
     assert max(honest, honest_alone) <= 1
+
+
+def test_a_table_beside_itself_is_the_same_rows():
+    real, other, *_ = law.draws(0, 60, 60)
+    found = compare(real, real[::-1], parts=["copies"])
+    assert found.values()["copies"]["same_rows"] is True
+    assert found.findings[0] == (
+        "copies",
+        "The two tables are the same rows, each as often in the one as in the other.",
+        True,
+    )
+    assert compare(real, other, parts=["copies"]).values()["copies"]["same_rows"] is False
+
+
+@pytest.mark.parametrize("different", [1.0, 0.9])
+def test_texts_copied_cell_by_cell_are_named_with_the_option_that_leaves_them_out(different):
+    names = [f"name {int(at * different)}" for at in range(50)]
+    real = pl.DataFrame({"name": names, "few": ["a", "b"] * 25, "x": range(0, 100, 2)})
+    copied = real.with_columns(pl.Series("x", range(1, 101, 2)))
+    fresh = copied.with_columns(pl.Series("name", [f"other {at % 40}" for at in range(50)]))
+    (_, told), honest = compare(real, copied, parts=["copies"]).findings, compare(real, fresh, parts=["copies"])
+    assert spell(told.text, SKIN, bare=True) == (
+        "Values of 'name', which nearly all differ, are copied from real rows: to leave them out, fit with --drop name."
+    )
+    assert told.flagged is None
+    assert honest.values()["copies"]["copied_columns"] == []
+    assert len(honest.findings) == 1
 
 
 def test_near_copies_gather_among_the_closest_rows():

@@ -18,7 +18,7 @@ from concrete_score.cli.console import (
     pipes,
     table,
 )
-from concrete_score.errors import InputError, Option, printable, spell
+from concrete_score.errors import Command, InputError, Option, printable, spell
 
 if TYPE_CHECKING:
     from concrete_score.comparison import Comparison
@@ -86,6 +86,7 @@ def compare(
     if holdout is None and (target is not None or run is not None):
         asked = "target" if target is not None else "run"
         raise InputError("held-out rows to judge by", "none", Option(asked), Option("holdout"))
+    from concrete_score import runs
     from concrete_score.comparison import compare as compare_tables
     from concrete_score.data import load
 
@@ -96,6 +97,8 @@ def compare(
         if name is None:
             data[role] = None
             continue
+        if runs.exists(name):
+            raise InputError("a table", "a run", name, ("draw rows with ", Command("sample"), " and give these"))
         some, note = _some_rows(name, role, console)
         data[role] = load(name, split, data_dir=data_dir, say=console.say) if some is None else some
         notes += [note] if note else []

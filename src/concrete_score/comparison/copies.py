@@ -9,6 +9,9 @@ say so.
 
 Without held-out rows, a real row equals some other real row as often as a fresh one would, where rows are independent;
 a real table freed of its duplicates says less than that.
+
+Texts that nearly all differ in the real table, such as names and addresses, may be copied cell by cell into rows that
+are no copies: columns of them whose synthetic values nearly all stand in the real one are named.
 """
 
 from statistics import NormalDist
@@ -16,12 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from concrete_score.comparison.findings import LEVEL, Finding, Part, Task, percent, probability
-from concrete_score.comparison.tables import HOLDOUT, REAL, SYNTHETIC, Tables
+from concrete_score.comparison.findings import LEVEL, Finding, Part, Task, listed, percent, probability
+from concrete_score.comparison.tables import CATEGORY, HOLDOUT, LEAST, REAL, SYNTHETIC, Column, Tables
 from concrete_score.data.frame import Array
+from concrete_score.errors import Option
 
 TESTS = 3
 """Tests of privacy that share `LEVEL`: copies, all nearest rows, the closest of them."""
+DIFFERENT, COPIED = 0.8, 0.95
+"""Which share of a column's real texts differs from one another, and of its synthetic ones is real, if it is copied."""
 
 
 def copies(task: Task) -> Part:
@@ -31,8 +37,25 @@ def copies(task: Task) -> Part:
     hits = int(np.isin(ids[SYNTHETIC], ids[REAL]).sum())
     found: dict[str, Any] = {"rows": hits, **_share("rate", hits, tables.rows[SYNTHETIC])}
     found |= _against_holdout(tables, hits) if tables.has_holdout else _against_itself(tables, hits)
-    found["flagged"] = bool(found["p_value"] < LEVEL / TESTS)
-    return Part({"copies": found}, (Finding("copies", _sentence(found), found["flagged"]),))
+    found["same_rows"] = np.array_equal(np.sort(ids[REAL]), np.sort(ids[SYNTHETIC]))
+    found["flagged"] = found["same_rows"] or bool(found["p_value"] < LEVEL / TESTS)
+    found["copied_columns"] = [each.name for each in (*tables.columns, *tables.aside) if _is_copied(each)]
+    findings = [Finding("copies", _sentence(found), found["flagged"])]
+    if found["copied_columns"]:
+        names = listed([repr(name) for name in found["copied_columns"]])
+        text = f"Values of {names}, which nearly all differ, are copied from real rows: to leave them out, fit with "
+        findings.append(Finding("copies", (text, Option("drop", found["copied_columns"]), ".")))
+    return Part({"copies": found}, tuple(findings))
+
+
+def _is_copied(column: Column) -> bool:
+    """Whether a category's values nearly all differ in the real table, and nearly all synthetic ones are among them."""
+    if column.kind != CATEGORY:
+        return False
+    real, synthetic = (column.cells[table][~column.blank(table)] for table in (REAL, SYNTHETIC))
+    distinct = len(np.unique(real))
+    differ = len(real) >= LEAST and distinct >= DIFFERENT * len(real) and len(synthetic) > 0
+    return differ and float(np.isin(synthetic, real).mean()) >= COPIED
 
 
 def _against_holdout(tables: Tables, hits: int) -> dict[str, Any]:
@@ -79,12 +102,14 @@ def _share(name: str, hits: int, rows: int) -> dict[str, float]:
 
 
 def _sentence(found: dict[str, Any]) -> str:
+    if found["same_rows"]:
+        return "The two tables are the same rows, each as often in the one as in the other."
     rate = f"{percent(found['rate'])} ± {percent(found['rate_stderr'])} of the synthetic rows are real rows"
     chance = f"{percent(found['chance_rate'])} ± {percent(found['chance_rate_stderr'])}"
     verdict = "more than chance" if found["flagged"] else "no more than chance"
     if found["baseline"] == "holdout":
         return f"{rate}, as are {chance} of the held-out rows: {verdict} ({probability(found['p_value'])})."
     return (
-        f"{rate}; {chance} of the real rows occur there again, as fresh rows would: {verdict}"
+        f"{rate}; {chance} of the real rows occur there more than once, as often as fresh rows would: {verdict}"
         f" ({probability(found['p_value'])}). Held-out rows would judge this better."
     )

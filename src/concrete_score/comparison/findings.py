@@ -13,6 +13,8 @@ from concrete_score.errors import Text
 
 LEVEL = 0.01
 """How often an honest table may be flagged for its privacy by chance, over all tests together."""
+_ROUNDING = 1e-12
+"""A share that no table has rows enough for."""
 Update = Callable[..., None]
 
 
@@ -67,13 +69,14 @@ class Task:
 
 
 def percent(share: float, digits: int = 2) -> str:
-    """A share as a percentage; small ones keep two digits.
+    """A share as a percentage; small ones keep two digits, what is an error of rounding is none.
 
-    >>> percent(0.0123), percent(0.5), percent(0.00001234)
-    ('1.23 %', '50.00 %', '0.0012 %')
+    >>> percent(0.0123), percent(0.5), percent(0.00001234), percent(-1e-16)
+    ('1.23 %', '50.00 %', '0.0012 %', '0.00 %')
     """
     if not isfinite(share):
         return "unknown"
+    share = share if abs(share) > _ROUNDING else 0.0
     small = share != 0 and abs(share) < 0.5 * 10 ** -(2 + digits)
     return f"{100 * share:.2g} %" if small else f"{100 * share:.{digits}f} %"
 
