@@ -30,6 +30,11 @@ def test_verdict_for_people_and_machines(csm, table):
     assert found["observed_edge_share"] == 12 / (6 * 4)
 
 
+def test_kinds_are_called_as_a_fit_calls_them(csm, table):
+    lines = [line.split() for line in csm("diagnose", table, "--quiet").out.splitlines()]
+    assert [line[1] for line in lines if line and line[0] in ("a", "b", "c")] == ["category"] * 3
+
+
 def test_named_sets_and_other_neighborhoods(csm, data_dir):
     code, out, _ = csm("diagnose", "gifts:train", "--neighborhood", "grid", "--data-dir", str(data_dir), "--json")
     assert code == 0

@@ -1,12 +1,14 @@
 """The health of models: leaks, inconsistent scores and stuck chains are found, sound models pass."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 from concrete_score.diagnostics import diagnose_run, mass_leak, measure_consistency, measure_mixing
 from concrete_score.diagnostics.consistency import edge_differences
+from concrete_score.diagnostics.health import RunHealth
 from concrete_score.errors import InputError
 from concrete_score.models import DensityScore, Energy, mlp
 from concrete_score.neighborhoods import cycle, cycle_two_way, grid, hamming, moore
@@ -209,6 +211,14 @@ class TestHealth:
         scores = diagnose_run(DensityScore(p, hamming(p.space)), rows, None, g)
         assert not scores.mixing.mixes
         assert not scores.healthy
+
+    def test_a_verdict_does_not_contradict_a_finding_above_it(self):
+        stuck = replace(diagnose_run(truth(), None, None, seeded(), kept=40, thin=1).mixing, exact_z=99.0)
+        agreement = measure_consistency(truth(), truth().space.enumerate()[:9], seeded())
+        odd, none = RunHealth(agreement, None, stuck), RunHealth(agreement, None, None)
+        assert odd.healthy
+        assert "do not trust short chains" in odd.verdict()
+        assert none.verdict() == "Nothing speaks against this model."
 
     def test_a_score_model_needs_no_density(self):
         n = hamming(Space((3, 2, 2)))

@@ -1,6 +1,6 @@
 """``csm diagnose``: what a table lets one learn through a neighborhood, and the health of a fitted run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +94,8 @@ def _of_data(console: Console, data: str, neighborhood: str, data_dir: str | Non
     columns = [{"name": name, "kind": codec.site_kind(d), "size": len(labels[d])} for d, name in enumerate(codec.names)]
     diagnosis = diagnose_rows(rows.states, codec.space, neighborhood, columns)
     value = {"data": data, "dropped": rows.blank, **diagnosis.to_json()}
-    console.give(value, lambda: render_rows(data, diagnosis, labels))
+    kinds = {line[0]: line[1] for line in codec.schema_table()[2]}
+    console.give(value, lambda: render_rows(data, diagnosis, labels, kinds))
 
 
 def _of_run(
@@ -166,8 +167,8 @@ def render_run(path: str, found: "RunHealth", from_noise: bool = False) -> str:
     return "\n\n".join([table(["fact", "value"], facts, f"{path}:"), *found.messages, found.verdict(from_noise)])
 
 
-def render_rows(data: str, found: "RowsDiagnosis", labels: Sequence[tuple[str, ...]]) -> str:
-    """The diagnosis of a table as text; ``labels`` are the values of each column."""
+def render_rows(data: str, found: "RowsDiagnosis", labels: Sequence[tuple[str, ...]], kinds: Mapping[str, Any]) -> str:
+    """The diagnosis of a table as text; ``labels`` are the values of each column, ``kinds`` what a fit calls them."""
     from concrete_score.diagnostics.support import SHOWN
     from concrete_score.spaces import describe_count
 
@@ -184,7 +185,10 @@ def render_rows(data: str, found: "RowsDiagnosis", labels: Sequence[tuple[str, .
         ("their shares", shares + more),
         ("edges observed", f"{support.observed_edges} of {support.edges} ({support.observed_edge_share:.2%})"),
     ]
-    columns = [(*column.values(), _few(each)) for column, each in zip(found.columns, labels, strict=True)]
+    columns = [
+        (each["name"], kinds.get(each["name"], each["kind"]), each["size"], _few(values))
+        for each, values in zip(found.columns, labels, strict=True)
+    ]
     tables = [table(["column", "kind", "values", "such as"], columns, f"{data}:"), table(["fact", "value"], facts)]
     return "\n\n".join([*tables, found.message])
 

@@ -49,8 +49,10 @@ class RunHealth:
 
     def verdict(self, from_noise: bool = False) -> str:
         """One sentence over all parts; ``from_noise`` is a model that draws by reversing noise, not by its ratios."""
-        if self.healthy:
+        if self.healthy and (self.mixing is None or (self.mixing.mixes and self.mixing.agrees)):
             return "Nothing speaks against this model."
+        if self.healthy:
+            return "Nothing speaks against this model's exact draws; do not trust short chains on it, as told above."
         if from_noise:
             return (
                 "Do not trust its ratios as they are; the reverse noise chain, by which it draws, does not need them."
