@@ -311,10 +311,11 @@ LISTED = 80
 
 
 def flat(value: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested settings as pairs of ``part.name`` and value; what is empty or unset is left out, long lists are cut.
+    """Nested settings as pairs of ``part.name`` and value; what is empty or unset is left out, long lists are cut, and
+    lists of lists counted.
 
-    >>> flat({"a": {"b": 1, "c": None}, "d": 0.001, "e": [{"f": 2}]})
-    [('a.b', '1'), ('d', '0.001'), ('e.0.f', '2')]
+    >>> flat({"a": {"b": 1, "c": None}, "d": 0.001, "e": [{"f": 2}], "g": [[0], []]})
+    [('a.b', '1'), ('d', '0.001'), ('e.0.f', '2'), ('g', '2 lists')]
     """
     lines: list[tuple[str, str]] = []
     for key, each in value.items():
@@ -322,6 +323,8 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
             lines += flat({str(place): part for place, part in enumerate(each)}, f"{prefix}{key}.")
         elif isinstance(each, Mapping):
             lines += flat(each, f"{prefix}{key}.")
+        elif isinstance(each, list) and any(isinstance(part, list) for part in each):
+            lines.append((f"{prefix}{key}", f"{len(each)} lists"))
         elif each is not None:
             text = f"{each:.6g}" if isinstance(each, float) else str(each)
             cut = isinstance(each, list) and len(text) > LISTED

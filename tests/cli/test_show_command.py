@@ -27,8 +27,22 @@ def test_json_tells_columns_configuration_measures_and_verified_files(csm, tmp_p
 def test_for_people(csm, tmp_path):
     code, out, _ = csm("show", clinic.clinic_run(tmp_path / "run"))
     assert code == 0
-    for words in ("30, 41, 55", "recipe.model", "maximum_likelihood", "best_step", "-2.25", "model.safetensors"):
+    for words in ("30, 41, 55", "model ", "maximum_likelihood", "best_step", "-2.25", "model.safetensors"):
         assert words in out
+
+
+def test_settings_have_the_names_that_set_takes_and_lists_of_numbers_are_not_shown(csm, tmp_path):
+    config = {"recipe": {"model": "made", "model_options": {"parents": [[], [0]], "hidden": [8, 8]}}}
+    data = {"rows": 80, "blanks": {"sites": [[1], []], "rates": [0.0, 0.125]}}
+    path = clinic.forged(clinic.clinic_run(tmp_path / "run"), data=data, config=config | {"training": {"lr": 0.1}})
+    (tmp_path / "run" / "model.safetensors").unlink()
+    (tmp_path / "run" / "metrics.jsonl").unlink()
+    out = csm("show", path).out
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    for line in ("lr 0.1", "model made", "model.hidden [8, 8]", "model.parents 2 lists"):
+        assert line in lines
+    assert "blanks" not in out
+    assert json.loads(csm("show", path, "--json").out)["data"] == data
 
 
 def test_score_models_have_no_likelihood_and_old_runs_have_columns(csm, tmp_path):

@@ -132,7 +132,9 @@ def render(value: dict[str, Any], schema: tuple[str, Any, Any]) -> str:
     from concrete_score.files import flat
 
     about = [(key, value[key]) for key in ("id", "created", "seed")]
-    about += [*flat(value["versions"], "versions."), *flat(value["data"], "data.")]
+    # Which cells are blank together is lists of column numbers.
+    about += [*flat(value["versions"], "versions."), *flat({**value["data"], "blanks": None}, "data.")]
+    settings = [(_as_set(name), text) for name, text in flat(value["config"])]
     checked = {True: "yes", False: "not checked"}
     files = [(each["name"], f"{each['bytes']:,}", checked[each["verified"]]) for each in value["files"]]
     title, heads, rows = schema
@@ -142,12 +144,22 @@ def render(value: dict[str, Any], schema: tuple[str, Any, Any]) -> str:
         [
             table(["fact", "value"], about, f"{printable(value['run'])}:"),
             table(heads, rows, title),
-            table(["setting", "value"], flat(value["config"]), "Configuration:"),
+            table(["setting", "value"], settings, "Configuration:"),
             table(["measure", "value"], flat(value["metrics"]), "Metrics:"),
             *coupled,
             table(["file", "bytes", "verified"], files, "Files:"),
         ]
     )
+
+
+def _as_set(name: str) -> str:
+    """A setting by the name that ``csm fit --set`` takes.
+
+    >>> _as_set("training.lr"), _as_set("recipe.model_options.hidden"), _as_set("recipe.model")
+    ('lr', 'model.hidden', 'model')
+    """
+    piece, options, option = name.removeprefix("recipe.").removeprefix("training.").partition("_options.")
+    return f"{piece}.{option}" if options else piece
 
 
 def _write_report(run: "Run", data: str, given: dict[str, Any], console: Console) -> None:

@@ -150,7 +150,7 @@ def configuration_section(subject: Subject) -> Section:
     """The run, its data, its columns and every setting, from ``run.json``."""
     info, config = subject.run.info, subject.run.config
     about = [("id", info["id"]), ("created", info["created"]), ("seed", info["seed"])]
-    about += [*flat(info["versions"], "versions."), *flat(info["data"], "data.")]
+    about += [*flat(info["versions"], "versions."), *flat({**info["data"], "blanks": None}, "data.")]
     parts = {name: value for name, value in config.items() if isinstance(value, Mapping)}
     other = {name: value for name, value in config.items() if name not in parts}
     body = [paragraph("All that is needed to make this run again.", kind="lead")]
