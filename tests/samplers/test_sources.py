@@ -365,5 +365,6 @@ def test_zeros_of_the_model_are_named_and_bad_evidence_is_refused():
 def test_probabilities_are_written_with_as_many_digits_as_are_known():
     assert str(Probability(0.0)) == "1"
     assert str(Probability(-1.0, 0.1)) == "0.37 ± 0.04"
+    assert str(Probability(-0.7, 4e-9)) == "0.497"
     assert str(Probability(-40.0, 0.2)) == "(4.2 ± 0.8)e-18"
     assert str(Probability(-1000.0, 0.2)) == "0"

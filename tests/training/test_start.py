@@ -78,6 +78,12 @@ def test_what_decided_is_said():
     assert find_start(Recipe(), noise[:30], Space.bits(6), noise[30:]).options["parents"] == [[]] * 6
 
 
+def test_a_start_without_a_rival_is_told_without_brackets():
+    why = find_start(Recipe(), torch.tensor([[0], [1], [0]]), Space.bits(1), torch.tensor([[1]])).why
+    assert "validation -" in why
+    assert "()" not in why
+
+
 def test_a_network_without_dependences_is_not_told_by_the_words_of_independent_columns():
     gen = generator(0, "rows")
     rows = Space.bits(3).uniform(60, gen).to(torch.uint8)

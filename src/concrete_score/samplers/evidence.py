@@ -27,6 +27,10 @@ PART = 2**16
 """Rows of a batch at most."""
 
 
+_FINE = 5e-4
+"""A relative error that three digits do not show."""
+
+
 class Probability(NamedTuple):
     """The probability of what is known, in logarithms, for it may be very small."""
 
@@ -49,7 +53,7 @@ class Probability(NamedTuple):
         >>> str(Probability(-9.0, 0.05)), str(Probability(-2.0)), str(Probability(-16.0, 0.01))
         ('0.000123 ± 0.000006', '0.135', '(1.125 ± 0.011)e-07')
         """
-        if not self.stderr:
+        if not self.stderr or self.relative_error < _FINE:
             return f"{self.value:.3g}"
         power = 0 if self.value >= 1e-5 else floor(log10(self.value))
         value, error = self.value / 10.0**power, self.stderr / 10.0**power

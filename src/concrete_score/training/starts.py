@@ -98,7 +98,7 @@ def _told(found: Sequence[Start]) -> Start:
     """The first of some starts; what is said of it tells the validation of the others."""
     best, *others = found
     beside = ", ".join(f"{start.what.partition(', ')[0]} {start.value:.4f}" for start in others)
-    return replace(best, what=f"{best.what}: validation {best.value:.4f} ({beside})")
+    return replace(best, what=f"{best.what}: validation {best.value:.4f}{f' ({beside})' if beside else ''}")
 
 
 def _searched_completed(
