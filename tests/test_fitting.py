@@ -1,11 +1,12 @@
 """Held-out rows and digests: what a run needs to know its data by."""
 
+import polars as pl
 import pytest
 import torch
 
 from concrete_score.cli.console import SKIN
 from concrete_score.errors import InputError
-from concrete_score.fitting import hold_out, load_splits, states_digest
+from concrete_score.fitting import Request, hold_out, load_splits, prepare, states_digest
 
 
 def test_every_row_is_in_one_part_and_the_seed_decides_which():
@@ -39,6 +40,15 @@ def test_digests_tell_values_shapes_and_kinds_apart():
         len({states_digest(one), states_digest(one.reshape(1, 4)), states_digest(1 - one), states_digest(one.int())})
         == 4
     )
+
+
+@pytest.mark.parametrize("ranges", [False, True])
+def test_ranges_of_numbers_are_told_of_only_where_there_are_some(ranges):
+    columns = {"x": ["foo", "bar", "baz", "foo", "bar", "foo"], "y": [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]}
+    said = []
+    prepare(Request(pl.DataFrame(columns if ranges else {"x": columns["x"]})), say=lambda text: said.append(str(text)))
+    (told,) = [text for text in said if text.startswith("validation counts")]
+    assert ("ranges of numbers" in told) is ranges
 
 
 def test_the_parts_of_a_named_set_share_one_codec(data_dir):

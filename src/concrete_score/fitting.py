@@ -567,4 +567,7 @@ def _report(job: Job, say: Say) -> None:
     for line in job.plan.choice.why:
         say(f"chosen: {line}")
     if job.valid_inside:
-        say(f"validation counts the ranges of numbers; where they lie in them adds {job.valid_inside:.4f} nats a row")
+        ranges = any(job.codec.log_sizes(site) is not None for site in range(job.codec.space.num_sites))
+        counted = "the ranges of numbers; where they lie in them adds"
+        counted = counted if ranges else "values that training rows have; the share kept for others adds"
+        say(f"validation counts {counted} {job.valid_inside:.4f} nats a row")
