@@ -3,9 +3,11 @@
 import os
 import signal
 import time
+from functools import partial
 
 import pytest
 
+from concrete_score import jobs
 from concrete_score.errors import InputError
 from concrete_score.jobs import AHEAD, in_order
 
@@ -72,6 +74,13 @@ def test_a_process_that_falls_is_told_in_one_line_by_its_signal():
         list(in_order(fall, range(4), jobs=2))
     assert "SIGKILL" in str(fallen.value)
     assert "\n" not in str(fallen.value)
+
+
+def test_a_process_that_falls_while_it_starts_is_told_in_one_line(monkeypatch):
+    monkeypatch.setattr(jobs, "_SERVE", "raise SystemExit(3)")
+    large = partial(refuse, bytes(2**20))  # more than a pipe takes without a reader
+    with pytest.raises(ChildProcessError, match="one of the processes at work ended with code 3"):
+        list(in_order(large, range(2), jobs=2))
 
 
 def test_work_that_others_cannot_load_is_refused_in_one_line():

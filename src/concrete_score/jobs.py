@@ -86,8 +86,11 @@ class _Workers:
 
     def ask(self, item: Any) -> Any:
         """The result of one item, by the process of this thread."""
-        process = getattr(self._mine, "process", None) or self._start()
+        mine = getattr(self._mine, "process", None)
+        process = mine or self._start()
         try:
+            if mine is None:
+                _send(process.stdin, self.work)
             _send(process.stdin, pickle.dumps(item, pickle.HIGHEST_PROTOCOL))
             done, answer = pickle.loads(_receive(process.stdout))
         except (EOFError, BrokenPipeError):
@@ -120,7 +123,6 @@ class _Workers:
             )
             self._all.append(process)
         self._mine.process = process
-        _send(process.stdin, self.work)
         return process
 
     def _fallen(self, process: "subprocess.Popen[bytes]") -> ChildProcessError:
