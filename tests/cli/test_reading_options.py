@@ -108,3 +108,10 @@ def test_python_is_told_by_reading(run, tmp_path):
     path.write_text(table("|"), encoding="utf-8")
     assert len(model.read(path, say=notes.append).data) == 40
     assert notes[0][:2] == (f"note: {path}: ", "its cells are separated by bars; if that is wrong, add ")
+
+
+def test_what_was_noticed_is_said_where_files_are_read_in_parts(csm, run):
+    path = str(run.parent / "t.csv")
+    err = csm("evaluate", str(run), path, path).err
+    assert err.count(f"note: {path}: read as Latin-1, so that line 1 has 'straße'") == 1
+    assert err.count("separated by semicolons") == 1

@@ -2,19 +2,22 @@
 
 import gzip
 import os
+import sys
 
 import numpy as np
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from concrete_score.data import as_frame, read_file, stream_batches, stream_files, write_file
+from concrete_score.data.census import take_census
 from concrete_score.data.formats import CSV, TextTable
 from concrete_score.data.layout import Layout
 from concrete_score.data.parquet import stream_parquet
 from concrete_score.data.pieces import row_end
-from concrete_score.data.streams import estimated_memory, is_large
+from concrete_score.data.streams import Stream, estimated_memory, is_large
 from concrete_score.errors import InputError
 from concrete_score.files import MEMORY
 
@@ -104,6 +107,42 @@ def test_decimal_commas_that_a_later_block_contradicts_are_refused(tmp_path):
     path.write_text("a;b\n" + "1;2,5\n" * 40 + "1;large\n")
     with pytest.raises(InputError, match="decimal commas throughout column 'b'"):
         parts_of(path)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("1;12", "1;1.234,5"), ("1;1.234", "1;1.234,5"), ("1;1.234,5", "1;12,25x"), ("1;12,5", "1;1.234,5")],
+)
+def test_thousands_that_a_later_block_shows_are_refused(tmp_path, before, after):
+    path = tmp_path / "t.csv"
+    path.write_text("a;b\n" + f"{before}\n" * 40 + f"{after}\n")
+    with pytest.raises(InputError, match="decimal commas throughout column 'b'"):
+        parts_of(path)
+
+
+@pytest.mark.parametrize("rows", [["1.234", "1,5"], ["1234", "1.234,5"], ["1.234,5", "12"], ["x", "1.234,5"]])
+def test_thousands_in_blocks_are_those_of_the_whole(tmp_path, rows):
+    path = tmp_path / "t.csv"
+    path.write_text("a;b\n" + "".join(f"1;{row}\n" * 40 for row in rows))
+    assert joined(parts_of(path)) == CSV.read(path.read_bytes(), "t.csv").rows()
+
+
+@pytest.mark.parametrize(
+    ("named", "written", "mark"),
+    [
+        ("utf-16", "utf-16-le", "\ufeff"),
+        ("utf-16", "utf-16-be", "\ufeff"),
+        ("utf-16", f"utf-16-{sys.byteorder[0]}e", ""),
+        ("utf-32", "utf-32-be", "\ufeff"),
+        ("utf-32", f"utf-32-{sys.byteorder[0]}e", ""),
+        ("utf-16-be", "utf-16-be", "\ufeff"),
+        ("utf-8-sig", "utf-8", "\ufeff"),
+    ],
+)
+def test_an_encoding_that_is_named_holds_for_all_blocks(tmp_path, named, written, mark):
+    path = tmp_path / "t.csv"
+    path.write_bytes((mark + "stadt,n\n" + "Zürich,1\nKöln,2\n" * 60).encode(written))
+    assert joined(parts_of(path, 128, encoding=named)) == [("Zürich", "1"), ("Köln", "2")] * 60
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1", "cp1250"])
@@ -200,6 +239,37 @@ def test_batches_that_come_once_can_be_gone_through_again():
     assert stream.whole().form == as_frame(np.array([[0, 1]])).form
     with pytest.raises(InputError, match="at least one batch"):
         stream_batches(iter([]))
+
+
+def test_files_and_row_groups_without_rows_are_passed_over(tmp_path):
+    table = pl.DataFrame({"a": range(5)})
+    for name, part in (("0", table.clear()), ("1", table), ("2", table.clear())):
+        part.write_parquet(tmp_path / f"{name}.parquet")
+    assert joined(stream_files([tmp_path])) == table.rows()
+    for read in (Stream.whole, Stream.head, take_census):
+        with pytest.raises(InputError, match=r"0.parquet: expected a table with rows, got none"):
+            read(stream_files([tmp_path / "0.parquet"]))
+    arrow, path = table.to_arrow(), tmp_path / "groups.parquet"
+    with pq.ParquetWriter(path, arrow.schema) as file:
+        for rows in (0, 5, 0, 2):
+            file.write_table(arrow.slice(0, rows))
+    assert joined(stream_files([path])) == [*table.rows(), *table.rows()[:2]]
+
+
+def test_each_note_on_how_files_are_read_is_said_once(tmp_path):
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_bytes("a;b\nü;1,5\n".encode("latin-1"))
+    said = []
+    stream = stream_files([tmp_path], say=said.append)
+    assert [frame.notes for frame in stream] == [(), ()]
+    assert [note[0] for note in said] == [f"note: {tmp_path / 'a.csv'}: "] * 3
+    assert [note[1].split(" ")[:3] for note in said] == [
+        ["read", "as", "Latin-1,"],
+        ["its", "cells", "are"],
+        ["decimal", "commas", "are"],
+    ]
+    take_census(stream)
+    assert len(said) == 3
 
 
 def test_progress_says_rows_and_bytes(tmp_path):

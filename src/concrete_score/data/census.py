@@ -52,8 +52,6 @@ def take_census(stream: Stream, update: Update = lambda done, total, text: None,
     sample, rows, columns = _Sample(0), 0, dict[str, _Watched]()
     for frame in stream.parts(update):
         if first is None:
-            for note in frame.notes:
-                stream.say((f"note: {frame.where}: ", *note))
             first = frame
             sample = _Sample(most or int(np.clip(CELLS // frame.table.width, LEAST, MOST)))
             columns = {name: _Watched() for name in frame.names}
@@ -65,10 +63,10 @@ def take_census(stream: Stream, update: Update = lambda done, total, text: None,
         raise ValueError("a stream without parts")
     table = sample.rows()
     if rows == len(table):
-        return replace(first, table=table, where=stream.where, notes=())
+        return replace(first, table=table)
     tallies = {name: tally for name, column in columns.items() if (tally := column.tally()) is not None}
     ends = {name: column.ends(table[name]) for name, column in columns.items() if name not in tallies}
-    return replace(first, table=table, where=stream.where, notes=(), census=Census(rows, tallies, ends))
+    return replace(first, table=table, census=Census(rows, tallies, ends))
 
 
 class _Sample:

@@ -7,6 +7,7 @@ UTF-8 that was damaged. What fits nothing is refused, and its line named.
 
 import codecs
 import re
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -79,7 +80,10 @@ def as_utf8(data: bytes, where: str, encoding: str | None = None) -> Text:
     refuse_large(text_memory(data), where)
     if encoding is not None:
         name = check_encoding(encoding)
-        return Text(_recoded(data, name, where), encoding=name)
+        # The rest of a longer file has no mark of its own, by which UTF-16 and UTF-32 tell the order of their bytes.
+        marked = (each for mark, each in _MARKS if data.startswith(mark) and each.startswith(name))
+        own = f"{name}-{sys.byteorder[0]}e" if name in ("utf-16", "utf-32") else name
+        return Text(_recoded(data, name, where), encoding=next(marked, own))
     for mark, name in _MARKS:
         if data.startswith(mark):
             text = _recoded(data[len(mark) :], name, where)

@@ -53,7 +53,7 @@ def stream_parquet(path: Path, where: str, *, cells: int = CELLS, most: int = MO
     Raises:
         InputError: as `read_parquet`; too large is what makes even one part too large.
     """
-    groups = stored_groups(path, where)
+    groups = [group for group in stored_groups(path, where) if group.rows]
     scan = pl.scan_parquet(path, use_statistics=False, hive_partitioning=False, glob=False)
     width = max((group.columns for group in groups), default=1)
     size, first, read = max(1, cells // width), 0, 0

@@ -78,16 +78,21 @@ class Stream:
     sources: tuple[Source, ...]
     where: str
     say: Say = field(default=lambda message: None)
+    _said: list[Any] = field(default_factory=list, repr=False)
+    """Notes that were said, by whichever pass came to them first."""
     kind: ClassVar[str] = "table"
 
     def __iter__(self) -> Iterator[Frame]:
         return self.parts()
 
     def parts(self, update: Update = lambda done, total, text: None) -> Iterator[Frame]:
-        """One pass over all rows; ``update`` is told how far it is.
+        """One pass over all rows; ``update`` is told how far it is, and what is noticed about the files is said once.
+
+        The parts are called what the stream is, for their rows are numbered through all files.
 
         Raises:
-            InputError: a file changed, cannot be read, or has other columns or types than the first.
+            InputError: no rows at all, or a file that changed, cannot be read, or has other columns or types than the
+                first.
         """
         schema: Mapping[str, Any] | None = None
         total, before, rows = self.size, 0, 0
@@ -98,11 +103,20 @@ class Stream:
                 if schema is None:
                     schema = frame.table.schema
                 part = _alike(frame, schema, source.where, self.sources[0].where)
-                yield replace(part, first=rows)
+                self._say(frame.notes, source.where)
+                yield replace(part, first=rows, where=self.where, notes=())
                 rows += len(part)
                 done = before + read
                 update(done, total, f"{rows:,} rows, {_bytes(done)} of {_bytes(total)}" if total else f"{rows:,} rows")
             before += source.size
+        if not rows:
+            raise InputError("a table with rows", "none", where=self.where)
+
+    def _say(self, notes: Iterable[Any], where: str) -> None:
+        for note in notes:
+            if note not in self._said:
+                self._said.append(note)
+                self.say((f"note: {where}: ", *note))
 
     @property
     def size(self) -> int:
@@ -119,12 +133,8 @@ class Stream:
         return next(self.parts())
 
     def whole(self) -> Frame:
-        """All rows as one table in memory; what was noticed about the files is said."""
-        frames = list(self.parts())
-        for frame in frames:
-            for note in frame.notes:
-                self.say((f"note: {frame.where}: ", *note))
-        return replace(Frame.join(frames), where=self.where, notes=())
+        """All rows as one table in memory."""
+        return Frame.join(self.parts())
 
 
 def stream_files(

@@ -254,18 +254,25 @@ class _DecimalCommas:
     def __init__(self) -> None:
         self._decimal: list[str] | None = None
         """Columns all of whose cells so far are numbers, if commas are points."""
+        self._groupable: list[str] = []
+        """Columns all of whose cells so far are numbers, if points are between their thousands."""
         self._grouped: list[str] = []
         self._changed: set[str] = set()
 
     def points(self, table: pl.DataFrame, where: str) -> tuple[pl.DataFrame, list[Note]]:
         """The next part, and what is new about its columns."""
         before, now = self._decimal, _numbers(table, _DECIMAL, "")
+        first = before is None
         if before is None:
-            before = list(table.columns)
-            self._grouped = [name for name in _numbers(table, _GROUPED, _BOTH) if name not in now]
+            before = self._groupable = list(table.columns)
+        self._groupable = _numbers(table.select(self._groupable), _GROUPED, "")
+        grouped = [name for name in self._groupable if table[name].str.contains(_BOTH).any()]
+        if first:
+            self._grouped = grouped
         able = [name for name in before if name in set(now)]
         other = [name for name in self._changed if name not in able and name not in self._grouped]
-        other += [name for name in self._grouped if not table[name].str.contains(_GROUPED).all()]
+        other += [name for name in self._grouped if name not in self._groupable]
+        other += [name for name in grouped if name not in self._grouped]
         if other:
             expected, fix = f"decimal commas throughout column {other[0]!r}", "write them all in one way"
             raise InputError(expected, "them in some rows, and text in others", where, fix)
