@@ -178,3 +178,25 @@ def test_rows_that_are_dropped_or_skipped_are_not_in_the_cache(files, tmp_path):
     assert job.facts["rows"] == kept
     assert f"{900 - kept:,} rows with blank cells dropped" in said
     assert job.rows.whole
+
+
+def test_a_part_without_a_row_to_use_is_passed_over_unless_all_are(tmp_path):
+    said, whole = [], table(60).drop("w").with_columns(pl.col("color").cast(pl.String))
+    for k, part in enumerate((whole, whole.with_columns(age=pl.lit(None, pl.Int64)))):
+        part.write_parquet(tmp_path / f"{k}.parquet")
+    paths = [tmp_path / "1.parquet", tmp_path / "0.parquet"]
+    request = Request(paths, stream=True, cache=tmp_path / "c", reading={"missing": "drop"}, training={"steps": 5})
+    assert fitting.prepare(request, say=lambda text: said.append(str(text))).facts["rows"] == 60
+    assert "60 rows with blank cells dropped" in said
+    nothing = whole.with_columns(pl.when(pl.int_range(60) > 29).then(pl.col("age")).alias("age"))
+    nothing.with_columns(pl.when(pl.int_range(60) < 30).then(pl.col("x")).alias("x")).write_parquet(paths[0])
+    with pytest.raises(InputError, match=r"1.parquet: expected rows .* got none: 0 with unknown values, 60 with"):
+        fitting.prepare(replace(request, data=paths[:1]))
+
+
+def test_too_few_rows_to_hold_any_out_are_learned_from_all_the_same(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\nx,y\nx,z\nw,y\n")
+    for stream in (False, True):
+        job, _ = fit(path, tmp_path, stream)
+        assert (len(job.rows), len(job.valid)) == (3, 0)

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from concrete_score.codecs import Codec
+from concrete_score.codecs.base import NothingLeft
 from concrete_score.codecs.cells import storage
 from concrete_score.data.frame import Frame
 from concrete_score.errors import InputError
@@ -166,8 +167,9 @@ def _opened(path: Path, key: str, checked: bool = False) -> Cached:
 
 
 def _mapped(path: Path, dtype: str, shape: list[int], **_: Any) -> Tensor:
-    """A file as a tensor; what is never written to is never copied into memory of our own."""
-    return torch.from_numpy(np.memmap(path, dtype, "c", shape=tuple(shape)))
+    """A file as a tensor; what is never written to is never copied into memory of our own. No empty file is mapped."""
+    found = np.memmap(path, dtype, "c", shape=tuple(shape)) if all(shape) else np.empty(shape, dtype)
+    return torch.from_numpy(found)
 
 
 def _make(draft: Path, recipe: Recipe) -> None:
@@ -175,7 +177,12 @@ def _make(draft: Path, recipe: Recipe) -> None:
     writer = _Writer(draft, recipe.codec)
     with writer:
         for frame in recipe.parts():
-            writer.add(recipe.codec.encode(frame, **recipe.reading), frame)
+            try:
+                writer.add(recipe.codec.encode(frame, **recipe.reading))
+            except NothingLeft as nothing:
+                writer.leave_out(nothing.unknown, nothing.blank)
+    if not writer.rows:
+        raise NothingLeft(writer.skipped, writer.dropped, frame.where, recipe.codec.noun)
     writer.report(recipe)
     arrays = writer.arrays()
     if "weights" in arrays and (arrays["weights"] == arrays["weights"][0]).all():  # then all weigh 1
@@ -211,7 +218,7 @@ class _Writer:
     def __exit__(self, *error: Any) -> None:
         self._stack.__exit__(*error)
 
-    def add(self, found: Encoded, frame: Frame) -> None:
+    def add(self, found: Encoded) -> None:
         """More rows; a part of theirs that was not needed so far is written for those before it too."""
         count, sites = found.states.shape
         # One flag may stand for all cells; to count it once a cell takes as long as encoding them.
@@ -225,8 +232,12 @@ class _Writer:
             inside = torch.zeros(count, dtype=torch.float64) if found.log_inside is None else found.log_inside
             self._write("log_inside", inside, (), 0)
         self.rows += count
-        self.dropped, self.skipped = self.dropped + found.blank, self.skipped + found.unknown
+        self.leave_out(found.unknown, found.blank)
         self.blank_cells += blank
+
+    def leave_out(self, unknown: int, blank: int) -> None:
+        """Count rows that are not written."""
+        self.dropped, self.skipped = self.dropped + blank, self.skipped + unknown
 
     def report(self, recipe: Recipe) -> None:
         """Say what was left out."""

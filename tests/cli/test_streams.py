@@ -100,3 +100,36 @@ def test_the_estimator_takes_an_iterable_of_batches():
         found = cs.ConcreteScoreEstimator(**how).fit(batches)
         assert np.array_equal(found.score_samples(whole[:50]), alone.score_samples(whole[:50]))
         assert found.feature_names_in_.tolist() == whole.columns
+
+
+def test_a_table_without_rows_is_one_line_for_every_command(csm, folder):
+    (folder / "none").mkdir()
+    empty = str(folder / "none" / "e.parquet")
+    pl.read_parquet(folder / "sales" / "0.parquet").clear().write_parquet(empty)
+    run, fit = str(folder / "run"), ("--no-report", "--quiet", "--steps", "10")
+    assert csm("fit", str(folder / "sales"), "--out", run, *fit).code == 0
+    for words in (
+        ("evaluate", run, str(folder / "none")),
+        ("impute", run, str(folder / "none")),
+        ("fit", str(folder / "none"), "--out", f"{run}2", *fit),
+        ("fit", empty, "--out", f"{run}2", "--stream", *fit),
+    ):
+        told = csm(*words)
+        assert (told.code, told.out) == (2, "")
+        assert "e.parquet: expected a table with rows, got none" in told.err
+
+
+def test_a_fit_that_is_refused_after_its_rows_were_encoded_leaves_no_cache(csm, folder):
+    told = csm("fit", str(folder / "sales"), "--out", str(folder / "run"), "--stream", "--objective", "denoising")
+    assert told.code == 2
+    assert "rows are encoded in" in told.err
+    assert not list(folder.glob("run*"))
+
+
+def test_a_run_in_the_working_directory(csm, folder, monkeypatch):
+    (folder / "here").mkdir()
+    monkeypatch.chdir(folder / "here")
+    told = csm("fit", "../big.csv", "--out", ".", "--stream", "--no-report", "--steps", "10", "--quiet")
+    assert told.code == 0, told.err
+    assert (folder / "here" / "run.json").exists()
+    assert not (folder / "here.cache").exists()

@@ -147,9 +147,10 @@ def fit(
     console = console if rank() == 0 else replace(console, quiet=True)
     loggers = tuple(dict.fromkeys(("tensorboard", *loggers) if tensorboard else loggers))
     continue_command = _continue_command(out, loggers=loggers, **given)
-    given["cache"] = out.with_name(f"{out.name}.cache")
+    place = out.resolve()
+    given["cache"] = place.parent / f"{place.name}.cache"
     with ExitStack() as stack:
-        with _reported_once():
+        with _reported_once(), _no_leftovers(out, given["cache"], keep_cache):
             listening = _find_loggers(loggers)
             job = _prepare(console, out, resume, given, device)
             _say_columns(job, console, out)
@@ -167,6 +168,19 @@ def fit(
                 caches.remove(given["cache"])
         elif found.ended.why == "interrupted":
             sys.exit(INTERRUPTED)
+
+
+@contextmanager
+def _no_leftovers(out: Path, cache: Path, keep: bool) -> Iterator[None]:
+    """A fit that is refused after its rows were encoded leaves no cache, unless it is that of a run, or to be kept."""
+    from concrete_score import caches, runs
+
+    try:
+        yield
+    except InputError:
+        if not keep and not runs.exists(out):
+            caches.remove(cache)
+        raise
 
 
 def _refuse_changed(job: "Job", out: Path) -> None:
