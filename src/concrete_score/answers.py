@@ -110,8 +110,8 @@ class Given(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """Rows are numbered up to this."""
-        return int(self.rows.kept[-1]) + 1
+        """Rows are numbered up to this, also those that were left out."""
+        return len(self.data)
 
     def block(self, start: int, size: int, whole: bool = False) -> "Given":
         """The rows from number ``start`` on, at most ``size``; their data too if ``whole``, else only their name."""
@@ -268,25 +268,25 @@ class Mutants(NamedTuple):
     """Which of the texts each of them is ``(M,)``; those at positions that are not modelled are left out."""
 
 
-def mutants(codec: Codec, wild: Tensor, texts: Sequence[str], where: str) -> Mutants:
+def mutants(codec: Codec, wild: Tensor, texts: Sequence[str | None], where: str) -> Mutants:
     """The states of mutants such as ``A42G:V84I``: letter before, position, letter after.
 
     Args:
         codec: names the sites by their positions.
         wild: the sequence they are changes of ``(D,)``.
-        texts: one a mutant; changes are joined by colons, commas or semicolons.
+        texts: one a mutant; changes are joined by colons, commas or semicolons. None is a blank cell.
         where: what the texts are called in messages.
 
     Raises:
-        InputError: a text that is no mutant, or whose letter before is not the wild type's; position and letter named.
+        InputError: a text that is no mutant, or whose letter before is not the wild type's; row or position named.
     """
     sites = {name: site for site, name in enumerate(codec.names)}
     states, rows = [], []
     for row, text in enumerate(texts):
-        found = [CHANGE.fullmatch(part.strip()) for part in re.split("[:,;]", text)]
+        found = [CHANGE.fullmatch(part.strip()) for part in re.split("[:,;]", text or "")]
         place = f"{where}: row {row + 2}"
         if not all(found):
-            raise InputError("changes such as A42G:V84I", repr(text), where=place)
+            raise InputError("changes such as A42G:V84I", repr(text) if text else "a blank cell", where=place)
         changed = wild.clone()
         for before, number, after in (part.groups() for part in found if part is not None):
             if number not in sites:

@@ -179,7 +179,7 @@ class Scoring:
         given, counted = Reading(model, self.how)(block.data)
         row, inside = given.first + given.rows.kept, given.rows.log_inside
         if not len(row):
-            return Scored(None, counted, row)
+            return Scored(None, counted, row, row.double())
         random = model.generator("evaluate", self.random_state, block.number)
         with given.named():
             states, observed = model.cells(given)
@@ -194,18 +194,35 @@ class Scoring:
 
 @dataclass(eq=False)
 class Evaluation:
-    """What the blocks of a table give together."""
+    """What the blocks of a table give together.
 
+    Args:
+        where: what to call the table in messages.
+        noun: what its rows are called.
+    """
+
+    where: str = "data"
+    noun: str = "rows"
     found: LogLikelihood | None = None
     counted: Counted = field(default_factory=Counted)
 
     def over(self, parts: Iterable[Scored]) -> Iterator[Scored]:
-        """The parts as they come, each of which is counted."""
+        """The parts as they come, each of which is counted.
+
+        Raises:
+            NothingLeft: no row of any part was left.
+        """
         for part in parts:
             self.counted = self.counted.plus(part.counted)
             if part.found is not None:
                 self.found = part.found if self.found is None else self.found.joined(part.found)
             yield part
+        self.check()
+
+    def check(self) -> None:
+        """Refuse a table all of whose rows were left out."""
+        if self.counted.skipped and not self.counted.rows:
+            raise NothingLeft(self.counted.unknown, self.counted.dropped, self.where, self.noun)
 
 
 class FilledBlock(NamedTuple):

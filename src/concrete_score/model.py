@@ -285,11 +285,12 @@ class Model:
             progress: receives how much is done.
             jobs: how many processes share the rows, one thread each; the numbers are the same.
         """
-        given, all_rows = data if isinstance(data, Stream) else self.read(data), Evaluation()
+        given = data if isinstance(data, Stream) else self.read(data)
+        all_rows = Evaluation(getattr(given, "where", ""), self.codec.noun)
         deque(all_rows.over(self.scored(given, random_state=random_state, jobs=jobs, progress=progress)), 0)
         found = all_rows.found
         if found is None:
-            found = self.bounds(given, random_state=random_state, budget=budget, progress=progress)
+            found, _ = self.bounds(given, random_state=random_state, budget=budget, progress=progress)
         if not isinstance(data, Given):
             _warn(found.warnings)
         return found
@@ -320,25 +321,31 @@ class Model:
         budget: Budget | None = None,
         progress: Progress | None = None,
         **how: Any,
-    ) -> LogLikelihood:
-        """Bounds on the mean log-likelihood, of some rows, drawn evenly from all."""
+    ) -> tuple[LogLikelihood, Counted]:
+        """Bounds on the mean log-likelihood, of some rows, drawn evenly from all; and what was left out of all.
+
+        Raises:
+            NothingLeft: all rows were left out.
+        """
         most = (budget or self.fitted.budget).bound_rows
-        chosen = RowSample(most)
+        chosen, total = RowSample(most), Evaluation(noun=self.codec.noun)
         for block in blocks_of(data, Scoring.size):
-            given, _ = Reading(self, how)(block.data)
+            given, counted = Reading(self, how)(block.data)
+            total.where, total.counted = given.data.where, total.counted.plus(counted)
             with given.named():
                 states, observed = self.cells(given)
                 if not observed.all():  # refused, by the name of the row
                     self.fitted.evaluate(states, self.generator("blanks"), row_name=given.row_name, observed=observed)
             chosen.add(given, len(given.rows.kept), self.generator("rows", random_state, block.number))
+        total.check()
         given = chosen.found
         with given.named():
             random, states = self.generator("evaluate", random_state), self.cells(given)[0]
             found = self.fitted.evaluate(states, random, budget, progress, given.row_name)
         if found.method == "none":
-            return replace(found, rows=chosen.rows)
+            return replace(found, rows=chosen.rows), total.counted
         inside = given.rows.log_inside
-        return found if inside is None else found.moved(float(inside.mean()))
+        return found if inside is None else found.moved(float(inside.mean())), total.counted
 
     def _by_blocks(self, work: Any, data: Any, jobs: int, progress: Progress | None, whole: bool = False) -> Any:
         """What ``work`` gives for every block of the data, in order."""

@@ -162,3 +162,59 @@ def test_an_energy_model_is_bounded_on_some_rows_the_same_each_time(csm, tmp_pat
     assert abs(shown["upper"] + 24 * np.log(2)) < 3
     assert "evaluating 40 rows" in err
     assert csm(*words).out == out
+
+
+UNSEEN = [("maybe", 30, "True")]
+SKIPPING = ("--unknown", "skip", "--quiet")
+
+
+def test_rows_that_were_skipped_are_counted_where_there_are_only_bounds(csm, tmp_path, monkeypatch):
+    little = partial(Budget, steps=10, chains=8, raise_chains=2, pilot_steps=4, pilot_chains=8)
+    monkeypatch.setattr("concrete_score.likelihood.Budget", little)
+    path, names = clinic.energy_run(tmp_path / "run"), [f"x{d}" for d in range(24)]
+    rows = [[k % 2] * 24 for k in range(10)] + [[7] * 24] * 3
+    for name in ("a.csv", "b.csv", "bad.csv"):
+        lines = [names, *(rows[10:] if name == "bad.csv" else rows)]
+        (tmp_path / name).write_text("".join(",".join(map(str, line)) + "\n" for line in lines))
+    a, b, bad = (str(tmp_path / name) for name in ("a.csv", "b.csv", "bad.csv"))
+    words = ("evaluate", path, "--unknown", "skip", "--bound-rows", "4", "--json")
+    code, out, err = csm(*words, a, b)
+    assert code == 0, err
+    assert (json.loads(out)["rows"], json.loads(out)["skipped"]) == (4, 6)
+    assert "6 rows with values never seen in training skipped" in err
+    assert json.loads(csm(*words, a).out)["skipped"] == 3
+    code, _, err = csm("evaluate", path, bad, bad, *SKIPPING)
+    assert (code, "expected rows to use, got none: 6 with unknown values, 0 with blanks" in err) == (2, True)
+
+
+def test_parts_of_which_all_rows_are_skipped_are_refused_as_one_file_is(misused, run, table, tmp_path):
+    a, b = table(UNSEEN * 2, name="a.csv"), table(UNSEEN, name="b.csv")
+    for out in ((), ("--out", str(tmp_path / "rows.csv"))):
+        err = misused("evaluate", run, a, b, *SKIPPING, *out)
+        assert "a.csv and 1 more: expected rows to use, got none: 3 with unknown values, 0 with blanks" in err
+    assert not (tmp_path / "rows.csv").exists()
+
+
+def test_a_block_without_rows_has_no_lines(csm, run, table, tmp_path, monkeypatch):
+    monkeypatch.setattr("concrete_score.blocks.Scoring.size", 2)
+    path, out = table([ROWS[0], *UNSEEN * 4, ROWS[1], *UNSEEN * 4]), tmp_path / "rows.csv"
+    code, _, err = csm("evaluate", run, path, *SKIPPING, "--out", str(out))
+    assert code == 0, err
+    assert [line.split(",")[0] for line in out.read_text().splitlines()] == ["row", "0", "5"]
+
+
+def test_a_value_never_seen_in_a_later_file_is_not_blamed_on_the_first(misused, run, table):
+    a, b = table(ROWS, name="a.csv"), table([ROWS[0], *UNSEEN], name="b.csv")
+    err = misused("evaluate", run, a, b, "--unknown", "refuse", "--quiet")
+    assert "a.csv and 1 more files: row 5, column 'smoke'" in err
+
+
+def test_several_tables_may_be_asked_about_beside_a_data_folder(csm, run, table, tmp_path):
+    path = table(ROWS)
+    words = ("--data-dir", str(tmp_path), "--json", "--quiet")
+    assert json.loads(csm("evaluate", run, path, path, *words).out)["rows"] == 8
+
+
+def test_a_file_that_is_read_in_parts_is_not_written_over(misused, run, table):
+    a, b = table(ROWS, name="a.csv"), table(ROWS, name="b.csv")
+    assert "got one of them" in misused("evaluate", run, a, b, "--out", a, "--force", "--quiet")

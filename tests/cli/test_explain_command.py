@@ -3,6 +3,7 @@
 import json
 from math import exp, log
 
+import numpy as np
 import pytest
 
 from concrete_score.answers import times_as_probable
@@ -133,6 +134,22 @@ def test_names_of_a_stranger_are_escaped(csm, tmp_path):
     assert "\\x1b[31mred" in out
 
 
+def test_the_title_is_true_of_changes_that_lower_the_probability_too(csm, run, table):
+    out = csm("explain", run, table([("no", 30, False)]), "--quiet").out
+    assert "less probable" in out
+    assert "leave each row most probable" in out
+    assert "raise" not in out
+
+
 def test_large_ratios_have_words():
     assert times_as_probable(5.0) == "148.4 times as probable"
     assert times_as_probable(-800.0) == "e^800 times less probable"
+
+
+def test_a_heat_map_that_exists_is_found_before_the_work(misused, tmp_path):
+    path = clinic.energy_run(tmp_path / "run")
+    np.save(tmp_path / "x.npy", np.zeros((1, 24), int))
+    (tmp_path / "e.png").write_text("mine")
+    words = ("explain", path, str(tmp_path / "x.npy"), "--all", "--quiet", "--out", str(tmp_path / "e.csv"))
+    assert "e.png: expected a new output path" in misused(*words)
+    assert not (tmp_path / "e.csv").exists()

@@ -279,3 +279,36 @@ def test_kernels_fill_blanks_where_asked(csm, run, file):
     assert code == 0
     assert "1 blank cell filled by gibbs" in err
     assert out.splitlines()[1:] == ["no,30,False", "no,55,True"]
+
+
+def test_rows_left_as_they_are_at_the_end_of_many_are_written_too(csm, run, file, monkeypatch):
+    monkeypatch.setattr("concrete_score.blocks.Filler.size", 4)
+    text = "smoke,age,ill\n" + "no,30,\n" * 9 + "maybe,,True\n" * 9
+    filled = ["no,30,False"] * 9 + ["maybe,,True"] * 9
+    assert csm("impute", run, file(text), "--unknown", "skip", "--quiet").out.splitlines()[1:] == filled
+    out = csm("impute", run, file(text), "--unknown", "skip", "--draws", "2", "--quiet").out
+    rows = [line.split(",") for line in out.splitlines()[1:]]
+    assert [row[0] for row in rows] == ["0"] * 18 + ["1"] * 18
+    assert [row[1] for row in rows] == (["no"] * 9 + ["maybe"] * 9) * 2
+    both = csm("impute", run, file(text), file("smoke,age,ill\nmaybe,,True\n", "more.csv"), "--unknown", "skip").out
+    assert both.splitlines()[1:] == [*filled, "maybe,,True"]
+
+
+def test_draws_of_several_files_go_into_a_new_folder(csm, run, file, tmp_path):
+    out = tmp_path / "new" / "folder" / "draws.csv"
+    words = ("impute", run, file(HOLES, "a.csv"), file(HOLES, "b.csv"), "--draws", "2", "--quiet", "--out", str(out))
+    assert csm(*words).code == 0
+    assert len(out.read_text().splitlines()) == 1 + 2 * 12
+    assert [path.name for path in out.parent.iterdir()] == ["draws.csv"]
+
+
+def test_outputs_over_inputs_or_one_another_are_refused_at_the_start(misused, run, file, tmp_path):
+    one, other = file(HOLES, "a.csv"), file(HOLES, "b.csv")
+    same = str(tmp_path / "s.csv")
+    err = misused("impute", run, one, "--quiet", "--out", same, "--probabilities", same)
+    assert err.startswith("error: --probabilities: expected another file than the filled table")
+    assert not (tmp_path / "s.csv").exists()
+    for option in ("--out", "--probabilities"):
+        err = misused("impute", run, one, other, option, other, "--force", "--quiet")
+        assert "b.csv: expected another file than those that are read in parts, got one of them" in err
+    assert (tmp_path / "b.csv").read_text() == HOLES

@@ -57,3 +57,15 @@ def test_a_family_goes_through_every_command(family, csm, misused):
     for mutant, message in (("A12G", "C at position 12"), ("C12", "changes such as A42G"), ("C12B", "at position 12")):
         (family / "bad.csv").write_text(f"mutant\n{mutant}\n")
         assert message in misused("evaluate", run, str(family / "bad.csv"), *relative)
+
+
+def test_a_table_of_mutants_is_read_as_it_is_told(family, csm, misused, tmp_path):
+    run, wild, table = str(tmp_path / "run"), str(family / "wild.fasta"), tmp_path / "m.csv"
+    assert csm("fit", str(family / "family.a2m"), "--out", run, "--steps", "5", "--no-report", "--quiet").code == 0
+    table.write_bytes("mutant:größe\nC12A:1\n".encode("cp437"))
+    words = ("evaluate", run, str(table), "--relative-to", wild, "--quiet")
+    told = csm(*words, "--separator", ":", "--encoding", "cp437", "--out", str(tmp_path / "effects.csv"))
+    assert told.code == 0, told.err
+    assert pl.read_csv(tmp_path / "effects.csv").columns == ["mutant", "größe", "log_ratio"]
+    table.write_text("mutant,fitness\nC12A,1\n,2\n")
+    assert "m.csv: row 3: expected changes such as A42G:V84I, got a blank cell" in misused(*words)

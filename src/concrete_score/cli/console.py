@@ -204,13 +204,27 @@ def open_data(model: "Model", data: Sequence[str], console: Console, **how: Any)
     from concrete_score.data.streams import stream_if_large
 
     options = {name: value for name, value in (how.get("reading") or {}).items() if value is not None}
-    stream = stream_if_large(data, options, console.say) if model.codec.by_rows and not how.get("data_dir") else None
+    paths = len(data) > 1 or not how.get("data_dir")  # one word may be a name in that folder
+    stream = stream_if_large(data, options, console.say) if model.codec.by_rows and paths else None
     if stream is not None:
         return stream
     if len(data) > 1:
         expected = "one file; several are read as one for tables alone"
         raise InputError(expected, f"{len(data)}", Option("data"), "ask about one after the other")
     return read_data(model, data[0], console, **how)
+
+
+def refuse_own_input(source: "Given | Stream", *outs: Path | None) -> None:
+    """Refuse to write over a file that is still to be read, in parts.
+
+    Raises:
+        InputError: an output is one of the inputs.
+    """
+    read = {each.path.resolve() for each in getattr(source, "sources", ()) if each.path is not None}
+    for out in outs:
+        if out is not None and out.resolve() in read:
+            fix = ("choose another ", Option("out"))
+            raise InputError("another file than those that are read in parts", "one of them", str(out), fix)
 
 
 def rows_of(source: "Given | Stream", progress: Update) -> "Given | Iterator[Frame]":

@@ -22,6 +22,7 @@ from concrete_score.cli.console import (
     open_model,
     out_option,
     pipes,
+    refuse_own_input,
     rows_of,
     run_argument,
     table,
@@ -114,18 +115,19 @@ def evaluate(
     if relative_to is not None:
         if len(data) > 1:
             raise InputError("one table of mutants", f"{len(data)} files", Option("data"))
-        _relative(model, data[0], relative_to, out, console)
+        _relative(model, data[0], relative_to, out, console, data_dir, reading)
         return
     from concrete_score.blocks import Evaluation
     from concrete_score.likelihood import Budget
 
     how: dict[str, Any] = {"missing": missing, "unknown": unknown}
     source = open_data(model, data, console, **how, data_dir=data_dir, reading=reading)
+    refuse_own_input(source, out)
     read = getattr(source, "rows", None)
     if out is not None:
         _refuse_rows(model)
     console.say(f"evaluating {'' if read is None else f'{len(read.kept)} '}{model.codec.noun} …")
-    whole = Evaluation()
+    whole = Evaluation(_named(data), model.codec.noun)
     with console.progress("evaluating") as progress:
         scored = model.scored(rows_of(source, progress), progress=progress, jobs=jobs, **how)
         with closing(scored):
@@ -134,7 +136,7 @@ def evaluate(
     if found is None:
         with console.progress("bounding") as progress:
             budget = Budget(bound_rows=bound_rows)
-            found = model.bounds(rows_of(source, progress), budget=budget, progress=progress, **how)
+            found, whole.counted = model.bounds(rows_of(source, progress), budget=budget, progress=progress, **how)
     if read is None:
         for note in whole.counted.notes(model.codec.noun):
             console.say(note)
@@ -178,7 +180,15 @@ def _named(data: Sequence[str]) -> str:
     return f"{data[0]}{more}"
 
 
-def _relative(model: "Model", data: str, wild: str, out: Path | None, console: Console) -> None:
+def _relative(
+    model: "Model",
+    data: str,
+    wild: str,
+    out: Path | None,
+    console: Console,
+    data_dir: str | None,
+    reading: dict[str, Any],
+) -> None:
     """The log-ratio of every mutant to one sequence, and its rank correlation with each column of numbers."""
     import polars as pl
 
@@ -187,10 +197,10 @@ def _relative(model: "Model", data: str, wild: str, out: Path | None, console: C
     from concrete_score.fitting import load_data
     from concrete_score.likelihood.relative import relative_log_densities
 
-    given = model.read(wild, missing="refuse")
+    given = model.read(wild, missing="refuse", data_dir=data_dir, say=console.say)
     if len(given.rows.states) != 1:
         raise InputError("one sequence", str(len(given.rows.states)), Option("relative-to"))
-    frame = load_data(data, "test")
+    frame = load_data(data, "test", data_dir, console.say, reading)
     table_ = getattr(frame, "table", None)
     if table_ is None or "mutant" not in table_.columns:
         raise InputError("a table with a column mutant", "another", where=data)

@@ -26,6 +26,7 @@ from concrete_score.errors import printable
 
 if TYPE_CHECKING:
     from concrete_score.answers import Explanation, Given
+    from concrete_score.codecs import Codec
     from concrete_score.model import Model
 
 
@@ -68,6 +69,8 @@ def explain(
     """
     model = open_model(path, console)
     console.refuse_output(out)
+    drawn = out.with_suffix(".png") if every and out is not None and _same_letters(model.codec) else None
+    console.refuse_output(drawn, "image")
     given = read_data(model, data, console, missing=missing, unknown=unknown, data_dir=data_dir, reading=reading)
     console.say(f"explaining {len(given.rows.kept)} {model.codec.noun} …")
     with console.progress("explaining") as progress:
@@ -75,15 +78,21 @@ def explain(
     with pipes():
         if out is not None:
             console.put([found.frame()], out, "changes")
-            if every:
-                _draw(model, given, out.with_suffix(".png"), console)
+        if drawn is not None:
+            _draw(model, given, drawn, console)
         value = {"rows": len(given.rows.kept), "skipped": given.skipped}
         if console.json or out is None:
             console.give({**value, "changes": found.to_json()}, lambda: render(data, found))
 
 
+def _same_letters(codec: "Codec") -> bool:
+    """Whether every site has the same values."""
+    letters = codec.labels(0)
+    return all(codec.labels(site) == letters for site in range(len(codec.names)))
+
+
 def _draw(model: "Model", given: "Given", path: Path, console: Console) -> None:
-    """The heat map of the first row, where every site has the same values."""
+    """The heat map of the first row."""
     from math import nan
 
     import numpy as np
@@ -93,8 +102,6 @@ def _draw(model: "Model", given: "Given", path: Path, console: Console) -> None:
 
     codec = model.codec
     letters = codec.labels(0)
-    if any(codec.labels(site) != letters for site in range(len(codec.names))):
-        return
     rows = given.rows
     first = given._replace(rows=rows._replace(states=rows.states[:1], observed=rows.observed[:1], kept=rows.kept[:1]))
     own = rows.states[0].tolist()
@@ -112,5 +119,5 @@ def render(data: str, found: "Explanation") -> str:
 
     lines = zip(found.row, found.column, found.before, found.after, found.log_ratio, strict=True)
     rows = [(r, c, as_text(a), as_text(b), f"{ratio:+.4f}", times_as_probable(ratio)) for r, c, a, b, ratio in lines]
-    title = f"{printable(data)}: the changes that raise each row's probability most"
+    title = f"{printable(data)}: the single changes that leave each row most probable"
     return table(["row", "column", "from", "to", "log_ratio", "in words"], rows, title)

@@ -20,6 +20,7 @@ from concrete_score.cli.console import (
     out_option,
     passes_option,
     pipes,
+    refuse_own_input,
     rows_of,
     run_argument,
     unknown_option,
@@ -101,7 +102,10 @@ def impute(
     codec = model.codec
     console.refuse_output(out, codec.kind, codec.output_format)
     console.refuse_output(probabilities)
+    if out is not None and probabilities is not None and out.resolve() == probabilities.resolve():
+        raise InputError("another file than the filled table", str(out), Option("probabilities"), "choose another")
     source = open_data(model, data, console, filling=True, unknown=unknown, data_dir=data_dir, reading=reading)
+    refuse_own_input(source, out, probabilities)
     for note in codec.fill_notes():
         console.say(note)
     how: dict[str, Any] = {"fill": fill, "sampler": sampler, "passes": passes, "jobs": jobs}

@@ -22,7 +22,7 @@ class Spool:
     """Parts of a table on the disk, in a temporary folder that goes when the spool does.
 
     Args:
-        beside: the folder to keep them in; the system's own for temporary files by default.
+        beside: the folder to keep them in, which is made; the system's own for temporary files by default.
 
     >>> from concrete_score.data.frame import as_frame
     >>> spool = Spool()
@@ -38,6 +38,8 @@ class Spool:
     _frames: list[Frame] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        if self.beside is not None:
+            self.beside.mkdir(parents=True, exist_ok=True)
         self._folder = Path(tempfile.mkdtemp(prefix=".concrete-score-", dir=self.beside))
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
