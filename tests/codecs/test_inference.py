@@ -274,3 +274,43 @@ def test_inference_tells_how_far_it_is_and_only_goes_forward():
     assert 0.0 < told[0] < 0.1
     assert told[-1] == 1.0
     assert codec.to_json() == TableCodec.infer(frame, {}).to_json()
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "kind"),
+    [
+        ("", range(1, 11), "identifier"),
+        ("dose", range(5), "identifier"),
+        ("dose", range(1, 5), "category"),
+        ("dose", range(2, 10), "category"),  # neither 0 nor 1 comes first
+        ("dose", [1, 3, 2, 4, 5], "category"),
+        ("id", [31, 12, 4, 9, 7, 8, 2], "identifier"),
+        ("id", [31, 12, 4, 9, 7, 8, 8], "category"),
+        ("Order ID", ["A-3", "A-1", "A-9", "A-4", "A-5"], "identifier"),
+        ("boat", [*"ABCDEFGHI"], "category"),
+        ("boat", [*"123456789A"], "identifier"),
+        ("boat", [*"123456789AA"], "category"),
+    ],
+)
+def test_what_tells_the_rows_of_a_small_table_apart_is_left_aside(tmp_path, name, cells, kind):
+    path = tmp_path / "small.csv"
+    path.write_text(f"{name},b\n" + "".join(f"{cell},{k % 2}\n" for k, cell in enumerate(cells)))
+    codec = TableCodec.fit(read_file(path))
+    assert kinds(codec)[name or "column_1"] == kind
+
+
+def test_what_a_column_is_instead_is_what_would_be_inferred(tmp_path):
+    path = tmp_path / "t.csv"
+    lines = [f'{k % 13} rd,"{k},{k % 9}0 €",{k / 8},word {k}' for k in range(100)]
+    lines += [f"{k} rd,{word},{k},word {k}" for k, word in enumerate(["-", "k.A."] * 10)]
+    path.write_text("street,pay,share,note\n" + "\n".join(lines) + "\n")
+
+    def advice(**said):
+        return refused(path, "columns that are what they were said to be", TableOptions(column=said)).render(SKIN)
+
+    assert advice(street="date").endswith("'street' (not dates of one known format); add --column street=category")
+    assert advice(share="date").endswith("add --column share=number")
+    assert advice(note="date").endswith("add --column note=text")
+    assert advice(pay="number").endswith("'pay' (numbers but for '-', 'k.A.'); add --na - --na k.A.")
+    said = TableOptions(column={"pay": "number"}, na=["-", "k.A."])
+    assert kinds(TableCodec.fit(read_file(path), said))["pay"] == "number"

@@ -214,9 +214,9 @@ BINARY = {
     "rowless.parquet": (parquet(pl.DataFrame({"a": []}, schema={"a": pl.Int64})), "0 rows"),
     "cut.data.gz": (gzip.compress(b"0,1\n1,0\n" * 100)[:-12], "gzip"),
     "plain.data.gz": (b"0,1\n", "gzip"),
-    "table.xlsx": (b"PK", "ending in"),
-    "table": (b"a,b\n1,2\n", "ending in"),
-    "picture.png": (b"\x89PNG", "ending in"),
+    "table.xlsx": (b"PK", "ending in .*got 'table.xlsx'; save its table as CSV"),
+    "table": (b"a,b\n1,2\n", "ending in .*; rename it by what it holds"),
+    "picture.png": (b"\x89PNG", r"ending in .*; save images as one array \(N, H, W\) in .npy"),
     "archive.npz.gz": (b"", "ending in"),
 }
 

@@ -8,7 +8,7 @@ What a column is, by default:
   *date*;
 - text that is numbers with a currency, a unit or parted thousands around or in them: *number*;
 - a few words among numbers or dates, in few rows, count as not observed, and come back as they are;
-- text all of whose cells differ, and whole numbers that count the rows: *identifier*, left aside;
+- text all of whose cells differ, and whole numbers that count the rows or are called so: *identifier*, left aside;
 - text of many values: the frequent ones stay, the rest is *pooled*; where hardly any two are equal it is left aside;
 - whole numbers: *categories* up to `MAX_CODES` different values (codes, small counts), *number* beyond;
 - other numbers: *number*.
@@ -44,7 +44,8 @@ from concrete_score.codecs.joining import join_cells
 from concrete_score.codecs.numbers import Number
 from concrete_score.codecs.pooled import Pooled
 from concrete_score.comparison.cells import FEW_WORDS, MANY, SPELLINGS, STRAY, blank_texts, counts_rows
-from concrete_score.data.frame import Frame
+from concrete_score.data.amounts import find_spelling
+from concrete_score.data.frame import Array, Frame
 from concrete_score.defaults import MAX_CATEGORIES, MAX_CODES, MISSING
 from concrete_score.errors import InputError, Option, Part, Text, check_count, nearest
 
@@ -56,8 +57,10 @@ _FIRST = 1000
 """Rows that are looked at before all of them are."""
 _FAULTS = 100
 """Columns that are not what they were said to be, after which no further ones are looked for."""
-_ROWS = 20
-"""Rows from which on a column of different values identifies them."""
+_ROWS, _TEXTS, _FEW_ROWS = 20, 10, 5
+"""Rows from which on whole numbers without gaps identify them; from which on different texts do; and from which on the
+numbers 1, 2, 3, … in this order do, or different values that are called so.
+"""
 
 
 @dataclass(frozen=True)
@@ -276,7 +279,7 @@ def _judge(column: Column, at: int, frame: Frame, options: TableOptions, usual: 
         return kind if isinstance(kind, Judged) else Judged(kind, "as asked for")
     if isinstance(options.bins, Mapping) and count is not None:
         if not column.numeric:
-            raise _Fault(*_not_numbers(column))
+            raise _Fault(*_not_numbers(column, options))
         return Judged(_binned(column, count, blank, frame), f"cut into {count} ranges, as asked for")
     if not len(column.known):
         return Judged(Constant(column.name, at, None), "blank in every row: left aside")
@@ -291,7 +294,7 @@ def _judge(column: Column, at: int, frame: Frame, options: TableOptions, usual: 
 
 def _inferred(column: Column, at: int, blank: bool, frame: Frame, options: TableOptions) -> Judged:
     values, rows = len(column.known), int(column.counts.sum())
-    distinct = values == rows and rows >= _ROWS and not blank and frame.named
+    distinct = values == rows and rows >= _FEW_ROWS and not blank and frame.named
     most = options.max_categories or MAX_CATEGORIES
     if column.kind == BOOLEAN:
         return Judged(_category(column, blank), "true or false")
@@ -302,8 +305,7 @@ def _inferred(column: Column, at: int, blank: bool, frame: Frame, options: Table
     if column.kind == INTEGER and frame.named and (date := Date.of(column, blank=blank)) is not None:
         return _as_dates(date)
     codes = options.max_categories or (MAX_CODES if frame.named else MAX_CATEGORIES)
-    whole = column.whole if column.kind == INTEGER and distinct else None
-    if whole is not None and counts_rows(column.name, whole, len(column)):
+    if column.kind == INTEGER and distinct and _counts_rows(column):
         return Judged(Identifier.of(column, at), "whole numbers that tell the rows apart: left aside")
     count = None if isinstance(options.bins, Mapping) else options.bins_of(column.name, frame)
     if column.kind == INTEGER and values <= codes:
@@ -341,8 +343,7 @@ def _as_dates(date: Date) -> Judged:
 
 def _but_for_words(column: Column, blank: bool) -> Judged | None:
     """A column of numbers or dates with a few words in it, for which a probability is reserved; None of any other."""
-    numbers = np.isfinite(as_numbers(column.known))
-    like = numbers if numbers.mean() > MANY else column.known.str.contains(r"\d").to_numpy()
+    like = _like_numbers(column.known)
     words = column.known.filter(pl.Series(~like)).to_list()
     odd = [count for text, count in zip(words, column.counts[~like], strict=True) if text not in SPELLINGS]
     if not 1 <= len(words) <= FEW_WORDS or sum(odd) > STRAY * column.counts.sum():
@@ -362,9 +363,9 @@ def _but_for_words(column: Column, blank: bool) -> Judged | None:
 
 def _text(column: Column, at: int, blank: bool, distinct: bool, most: int) -> Judged:
     values, rows = len(column.known), int(column.counts.sum())
-    if distinct:
+    if distinct and (rows >= _TEXTS or _is_called_so(column)):
         return Judged(Identifier.of(column, at), "every row has another text: left aside")
-    if values <= _FEW_TEXTS or values <= min(most, rows // 5):
+    if _are_few(column, most):
         return Judged(_category(column, blank), f"{values} texts")
     pooled = Pooled.of(column, most, max(5, rows // 1000), blank)
     if not pooled.values:
@@ -372,6 +373,24 @@ def _text(column: Column, at: int, blank: bool, distinct: bool, most: int) -> Ju
         return Judged(FreeText.of(column, at), why)
     kept = f"the {len(pooled.values)} frequent ones stay, the rest is pooled and drawn back"
     return Judged(pooled, f"{values:,} texts{_among(column)}: {kept}")
+
+
+def _are_few(column: Column, most: int) -> bool:
+    """Whether texts are few enough to be categories."""
+    return len(column.known) <= max(_FEW_TEXTS, min(most, int(column.counts.sum()) // 5))
+
+
+def _counts_rows(column: Column) -> bool:
+    """Whether different whole numbers number the rows, where there are few of them in their order, or are called so."""
+    if column.whole is None or len(column) >= _ROWS:
+        return column.whole is not None and counts_rows(column.name, column.whole, len(column))
+    in_order = bool((np.diff(column.whole) == 1).all()) and column.whole[0] in (0, 1)
+    return in_order or _is_called_so(column)
+
+
+def _is_called_so(column: Column) -> bool:
+    """Whether a column has the name of one that identifies rows: numbers with gaps would do so by their name alone."""
+    return counts_rows(column.name, np.array([0, 2]), 2)
 
 
 def _category(column: Column, blank: bool) -> Categories:
@@ -407,14 +426,14 @@ def _as_number(column: Column, at: int, blank: bool, options: TableOptions) -> S
         return amount
     found = _but_for_words(column, blank) if column.kind == TEXT else None
     if found is None or found.kind.kind not in (NUMBER, AMOUNT):
-        raise _Fault(*_not_numbers(column))
+        raise _Fault(*_not_numbers(column, options))
     return found
 
 
 def _as_date(column: Column, at: int, blank: bool, options: TableOptions) -> SiteColumn:
     found = Date.of(column, blank=blank)
     if found is None:
-        raise _Fault("not dates of one known format", Option("column", {column.name: "text"}))
+        raise _Fault("not dates of one known format", _instead(column, options))
     return found
 
 
@@ -442,19 +461,30 @@ def _same(column: Column, at: int) -> Constant:
     return _constant(column, at)
 
 
-def _not_numbers(column: Column) -> tuple[str, Option]:
+def _not_numbers(column: Column, options: TableOptions) -> tuple[str, Option]:
     """Why a column is not numbers: it is text, or numbers but for a word or two that could be declared blank."""
-    words = [str(value) for value in column.distinct if not _is_number(str(value))]
-    if not 1 <= len(words) <= FEW_WORDS < len(column.distinct):
-        return "not numbers", Option("column", {column.name: "text"})
+    texts = column.distinct.cast(pl.String)
+    words = texts.filter(pl.Series(~_like_numbers(texts))).to_list()
+    if not 1 <= len(words) <= FEW_WORDS < len(texts) or not _are_numbers(column.hiding(words)):
+        return "not numbers", _instead(column, options)
     return f"numbers but for {', '.join(map(repr, words))}", Option("na", words)
 
 
-def _is_number(text: str) -> bool:
-    try:
-        return bool(np.isfinite(float(text)))
-    except ValueError:
-        return False
+def _like_numbers(texts: pl.Series) -> Array:
+    """Which texts of a column are numbers, or have digits where most are no plain numbers ``(V,)``."""
+    numbers: Array = np.isfinite(as_numbers(texts))
+    return numbers if numbers.sum() > MANY * len(numbers) else texts.str.contains(r"\d").to_numpy()
+
+
+def _are_numbers(column: Column) -> bool:
+    return column.numeric or find_spelling(column.known) is not None
+
+
+def _instead(column: Column, options: TableOptions) -> Option:
+    """What to say that a column is that is not what was said, as its cells suggest."""
+    few = _are_few(column, options.max_categories or MAX_CATEGORIES)
+    numbers = _are_numbers(column) and len(column.known) > MAX_CODES
+    return Option("column", {column.name: "number" if numbers else "category" if few else "text"})
 
 
 def _texts(values: Any, option: str) -> tuple[Any, ...]:

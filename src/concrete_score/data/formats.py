@@ -36,6 +36,11 @@ from concrete_score.files import DAMAGED, atomic, read_bounded, read_bytes, refu
 STDIN = "-"
 READING = ("encoding", "header", "separator")
 """Options that say how a file is to be read; what is not given is noticed."""
+_SAVED = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods", ".json", ".sav", ".dta", ".rds"), "save its table as CSV"),
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff"), "save images as one array (N, H, W) in .npy"),
+}
+"""What to do with files of endings that are not read, where another name alone does not help."""
 Say = Callable[[Any], None]
 """Receives messages: text, or parts of it with options that each skin spells."""
 
@@ -205,9 +210,11 @@ def format_of(path: Path, *, plain: bool) -> Format:
     if plain and not ending:
         return csv
     endings = ", ".join(suffix for each in known for suffix in each.suffixes)
-    raise InputError(
-        f"a file ending in {endings} or one of these with .gz", repr(path.name), str(path), "rename it by what it holds"
+    expected, fix = (
+        f"a file ending in {endings} or one of these with .gz",
+        _SAVED.get(ending, "rename it by what it holds"),
     )
+    raise InputError(expected, repr(path.name), str(path), fix)
 
 
 def _ending(path: Path) -> tuple[str, bool]:
