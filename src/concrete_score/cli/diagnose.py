@@ -94,7 +94,8 @@ def _of_data(console: Console, data: str, neighborhood: str, data_dir: str | Non
     columns = [{"name": name, "kind": codec.site_kind(d), "size": len(labels[d])} for d, name in enumerate(codec.names)]
     diagnosis = diagnose_rows(rows.states, codec.space, neighborhood, columns)
     value = {"data": data, "dropped": rows.blank, **diagnosis.to_json()}
-    kinds = {line[0]: line[1] for line in codec.schema_table()[2]}
+    _, heads, lines = codec.schema_table()
+    kinds = {line[0]: line[heads.index("kind")] for line in lines} if "kind" in heads else {}
     console.give(value, lambda: render_rows(data, diagnosis, labels, kinds))
 
 

@@ -141,7 +141,6 @@ def fit(
     torchrun --nproc-per-node N --no-python csm fit DATA --out RUN
     """
     device = console.use_torch()
-    from concrete_score import caches
     from concrete_score.training.processes import rank
 
     console = console if rank() == 0 else replace(console, quiet=True)
@@ -165,7 +164,7 @@ def fit(
             if not no_report:
                 _write_report(job, run, found, device, console)
             if not keep_cache:
-                caches.remove(given["cache"])
+                _remove_cache(given["cache"])
         elif found.ended.why == "interrupted":
             sys.exit(INTERRUPTED)
 
@@ -173,14 +172,22 @@ def fit(
 @contextmanager
 def _no_leftovers(out: Path, cache: Path, keep: bool) -> Iterator[None]:
     """A fit that is refused after its rows were encoded leaves no cache, unless it is that of a run, or to be kept."""
-    from concrete_score import caches, runs
+    from concrete_score import runs
 
     try:
         yield
     except InputError:
         if not keep and not runs.exists(out):
-            caches.remove(cache)
+            _remove_cache(cache)
         raise
+
+
+def _remove_cache(cache: Path) -> None:
+    """Remove the rows that were encoded for a fit, if there are any."""
+    if cache.exists():
+        from concrete_score import caches
+
+        caches.remove(cache)
 
 
 def _refuse_changed(job: "Job", out: Path) -> None:
