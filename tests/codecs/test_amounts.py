@@ -26,6 +26,8 @@ SPELLINGS = [
     Spelling("USD ", group=",", places=0),
     Spelling(suffix=" min", places=0),
     Spelling(group="'", places=0),
+    Spelling(suffix="\u00a0€", group="\u202f", point=",", places=2),  # spaces at which lines do not break
+    Spelling(suffix="\u202f%", group="\u00a0", point=",", places=1),
 ]
 
 

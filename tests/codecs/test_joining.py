@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import chi2, chi2_contingency, norm
 
 from concrete_score.codecs import TableCodec
-from concrete_score.codecs.joining import _different, join
+from concrete_score.codecs.joining import LEAST, _different, join
 
 
 def test_the_score_is_the_normal_score_of_the_likelihood_ratio_test():
@@ -68,3 +68,12 @@ def test_counts_among_measurements_are_cells_of_their_own():
     codes = codec.encode(pl.DataFrame({"how": ["counted"] * 3, "number": [4.0, 5.0, 6.0]})).states[:, 1]
     others = codec.encode(pl.DataFrame({"how": ["measured"] * 3, "number": [4.01, 5.01, 6.01]})).states[:, 1]
     assert not set(codes.tolist()) & set(others.tolist())
+
+
+def test_a_small_table_may_have_a_number_of_one_range_and_blanks():
+    given = pl.DataFrame({"turnout": np.arange(400) ** 2 / 100, "share": [1.74, 2.14, 4.96, 7.19] + [None] * 396})
+    codec = TableCodec.infer(given, {})
+    assert codec.columns[codec.names.index("turnout")].size >= LEAST
+    assert codec.columns[codec.names.index("share")].size == 1
+    observed = codec.encode(given, missing="unobserved").observed
+    assert observed[:, codec.names.index("share")].tolist() == [True] * 4 + [False] * 396

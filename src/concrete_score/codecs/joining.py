@@ -58,7 +58,10 @@ def join_cells(columns: Sequence[Any], codes: Iterable[Array], tell: Tell = lamb
         cells.append(each if len(each) <= ROWS else each[keep])
     groups, families = [np.arange(column.size) for column in columns], list[list[int]]()
     for number in range(PASSES):
-        seen = [_numbered(np.where(each >= 0, group[each], -1)) for each, group in zip(cells, groups, strict=True)]
+        seen = [
+            _numbered(np.where(each >= 0, group[np.maximum(each, 0)], -1))
+            for each, group in zip(cells, groups, strict=True)
+        ]
         if number == 0:
             families = [[d] for d in range(len(columns))]
         else:

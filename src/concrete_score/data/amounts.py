@@ -9,15 +9,20 @@ import polars as pl
 
 from concrete_score.errors import InputError
 
+_SPACES = "\u0020\u00a0\u202f"
+"""That part thousands, or a number from its unit; the last two where lines must not break."""
 _CURRENCY = r"[$€£¥₹₽₩₺]|(?:US|A|C|NZ|HK|S)\$|R\$|(?:USD|EUR|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CZK|AUD|CAD)"
-_BEFORE = rf"(?:{_CURRENCY})[   ]?"
+_BEFORE = rf"(?:{_CURRENCY})[{_SPACES}]?"
 # A unit may follow every number; before one, letters make a name of it (N14228).
-_AFTER = r"[   ]?(?:[%‰°€£$¥₹₽]|[^\W\d_][^\W\d_]{0,5})"
-_STYLES = ((",", "."), (".", ","), ("'", "."), ("’", "."), (" ", ","), (" ", "."), (" ", ","), (" ", ","))
+_AFTER = rf"[{_SPACES}]?(?:[%‰°€£$¥₹₽]|[^\W\d_][^\W\d_]{{0,5}})"
+_STYLES = (
+    *((",", "."), (".", ","), ("'", "."), ("’", ".")),
+    *((space, point) for space in _SPACES for point in (",", ".")),
+)
 """What groups the digits, and what parts decimals from them."""
-_PARTS = re.compile(rf"([+-]?)({_BEFORE})?([+-]?)(\d[\d., '’  ]*?)({_AFTER})?")
+_PARTS = re.compile(rf"([+-]?)({_BEFORE})?([+-]?)(\d[\d.,'’{_SPACES}]*?)({_AFTER})?")
 _LOOKED_AT = 1000
-_MARKS = frozenset(".,'’  ")
+_MARKS = frozenset(".,'’" + _SPACES)
 
 
 @dataclass(frozen=True)
