@@ -49,6 +49,34 @@ def test_gains_are_differences_of_enumerated_log_likelihoods(seed, sizes, blanks
         assert gain == pytest.approx(more - slow_log_likelihood(here, sizes, child, parents, weights), abs=1e-9)
 
 
+@given(st.integers(0, 10_000), mixed_sizes, st.booleans(), st.integers(1, 30))
+def test_gains_of_all_pairs_by_products_are_those_of_each(seed, sizes, blanks, lines):
+    rng = np.random.default_rng(seed)
+    rows = drawn(seed, sizes, 70).numpy()
+    observed = (rng.random(rows.shape) < 0.8).T.copy() if blanks else None
+    counted = Families(rows.T.copy(), tuple(sizes), observed)
+    kept, structure.LINES = structure.LINES, lines
+    told = []
+    try:
+        pairs = counted.pair_gains(lambda done, total: told.append(done / total))
+    finally:
+        structure.LINES = kept
+    for child in range(len(sizes)):
+        others = np.delete(np.arange(len(sizes)), child)
+        assert pairs[child, others] == pytest.approx(counted.gains(child, (), others), abs=1e-9)
+    assert told == sorted(told)
+    assert (told[0], told[-1]) == (0, 1)
+
+
+def test_pairs_counted_at_once_lead_to_the_same_network(monkeypatch):
+    rows = drawn(5, [12, 13, 2, 14, 3, 12, 20, 2], 2_000)
+    space = Space((12, 13, 2, 14, 3, 12, 20, 2))
+    found = learn_structure(rows, space)
+    monkeypatch.setattr(structure, "CHEAP", 10**6)
+    assert sum(map(len, found)) > 3
+    assert learn_structure(rows, space) == found
+
+
 @settings(max_examples=40)
 @given(st.integers(0, 10_000), st.lists(st.integers(1, 3), min_size=2, max_size=4), st.integers(0, 3))
 def test_never_below_the_slow_search(seed, sizes, most):

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 from scipy.stats import chi2, chi2_contingency, norm
 
-from concrete_score.codecs import TableCodec
+from concrete_score.codecs import TableCodec, joining
 from concrete_score.codecs.joining import LEAST, _different, join
 
 
@@ -13,11 +13,11 @@ def test_the_score_is_the_normal_score_of_the_likelihood_ratio_test():
     rng = np.random.default_rng(0)
     tables = [rng.poisson(40, (2, width)) for width in (2, 3, 9)]
     for table in tables:
-        found = _different(table.astype(float), np.array([[0, 1]]), np.array([0]))
+        found = _different(table, np.array([[0, 1]]), np.array([0]))
         statistic = chi2_contingency(table, correction=False, lambda_="log-likelihood").statistic
         assert found[0] == pytest.approx(norm.isf(chi2.sf(statistic, table.shape[1] - 1)), abs=0.1)
-    both = np.concatenate(tables, 1).astype(float)
-    each = [_different(table.astype(float), np.array([[0, 1]]), np.array([0]))[0] for table in tables]
+    both = np.concatenate(tables, 1)
+    each = [_different(table, np.array([[0, 1]]), np.array([0]))[0] for table in tables]
     assert _different(both, np.array([[0, 1]]), np.array([0, 2, 5]))[0] == pytest.approx(max(each))
 
 
@@ -57,6 +57,28 @@ def test_a_table_keeps_the_ranges_that_tell_its_columns_of_one_another():
     chance = 1 / (1 + np.exp(-np.where(fresh["kind"].to_numpy() == "b", ratio, -ratio)))
     best = np.log(2) + np.log(chance).mean()
     assert best - 0.03 < information < best + 0.01
+
+
+def test_of_very_many_columns_those_are_looked_at_that_say_something(monkeypatch):
+    rng = np.random.default_rng(4)
+    n, parted = 4_000, {}
+    near, level = rng.normal(0, 1, n), rng.normal(0, 1, n)
+    columns = {
+        "near": near.round(2),
+        "parted": (near + rng.normal(0, 0.3, n)).round(2),
+        "level": level.round(2),
+        "leveled": np.digitize(level + rng.normal(0, 0.2, n), [-1, 0, 1]),
+        "same": rng.normal(0, 1, n).round(2),
+        **{f"noise {k}": rng.integers(0, 3, n) for k in range(16)},
+    }
+    for most in (4, 100):
+        monkeypatch.setattr(joining, "MOST", most)
+        codec = TableCodec.fit(pl.DataFrame(columns))
+        parted[most] = {column.name: column.size for column in codec.columns}
+    for name in ("near", "parted", "level"):
+        assert parted[4][name] > LEAST
+        assert abs(parted[4][name] - parted[100][name]) <= 2
+    assert parted[4]["same"] == LEAST
 
 
 def test_counts_among_measurements_are_cells_of_their_own():

@@ -7,6 +7,7 @@ from math import log, prod
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from concrete_score.errors import InputError
@@ -32,6 +33,8 @@ CHEAP = 128
 """Lines to AND, cells times a site's values but one, up to which that is faster than counting rows one by one."""
 CHUNK = 2**22
 """Entries of the tables, or rows times candidates, counted at once."""
+LINES = 1024
+"""Values of the sites whose tables with other sites are one matrix product."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +90,41 @@ class Families:
             n = n.sum(3)
             gains[place] = gain - _xlogx(n).sum((1, 2)) + _xlogx(n.sum(2)).sum(1)
         return gains
+
+    def pair_gains(self, tell: Tell = lambda done, total: None) -> Counts:
+        """`gains` of every site as the only parent of every other ``(D, D)``; for sites of many values.
+
+        The tables of all pairs are one matrix product of the rows' one-hot codes.
+        """
+        blocks = _blocks(self.sizes)
+        found = np.zeros((len(self.sizes), len(self.sizes)))
+        tell(0, 1)
+        for number, block in enumerate(blocks):
+            lines = self._one_hot(block)
+            for other in blocks[: number + 1]:
+                counts = (lines @ (lines if other is block else self._one_hot(other)).T).numpy().astype(np.float64)
+                found[np.ix_(block, other)] = self._pair_gains(counts, block, other)
+                found[np.ix_(other, block)] = found[np.ix_(block, other)].T
+            tell((number + 1) ** 2, len(blocks) ** 2)
+        return found
+
+    def _pair_gains(self, counts: Counts, block: Sites, other: Sites) -> Counts:
+        sizes = np.array(self.sizes)
+        first, second = (sizes[each].cumsum() - sizes[each] for each in (block, other))
+        across = np.add.reduceat(counts, second, 1)  # of each value of the block's sites with any of the other's
+        joint = np.add.reduceat(np.add.reduceat(_xlogx(counts), first, 0), second, 1)
+        one = np.add.reduceat(_xlogx(across), first, 0)
+        two = np.add.reduceat(_xlogx(np.add.reduceat(counts, first, 0)), second, 1)
+        found: Counts = joint - one - two + _xlogx(np.add.reduceat(across, first, 0))
+        return found
+
+    def _one_hot(self, sites: Sites) -> Tensor:
+        """``(L, N)`` for the values of all of them; 0 throughout where a cell is unknown."""
+        sizes = np.array(self.sizes)[sites]
+        lines = torch.zeros(int(sizes.sum()), self.columns.shape[1])
+        place = torch.from_numpy((sizes.cumsum() - sizes)[:, None] + self.columns[sites])
+        known = torch.ones(()) if self.observed is None else torch.from_numpy(self.observed[sites]).float()
+        return lines.scatter_(0, place, known.expand(place.shape))
 
     def _joint(self, code: Sites, cells: int, candidates: Sites) -> Iterator[tuple[Sites, Counts]]:
         """Counts of the cells with the values of some of the candidates ``(c, cells, U)``, and which they are."""
@@ -164,6 +202,12 @@ class Families:
         return None if self.observed is None else _lines(self.observed)
 
 
+def _blocks(sizes: Sequence[int]) -> list[Sites]:
+    """All sites, so many in a row that together they have about `LINES` values."""
+    part = np.array(sizes).cumsum() // LINES
+    return np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(part)) + 1)
+
+
 def conditional_log_likelihood(counts: Counts) -> float:
     """The largest log-likelihood of the last site given the others, by their table of counts.
 
@@ -197,8 +241,9 @@ def _xlogx(counts: Counts) -> Counts:
 
 STAGES = (4, 16)
 """Values of the parents that are taken first, and next."""
-CANDIDATES = 1024
-"""The most other sites, those that tell most of it, that are tried as parents of a site."""
+CANDIDATES, FEWEST = 1024, 128
+"""The most other sites, those that tell most of it, that are tried as parents of a site: fewer the more values there
+are to count, down to the second."""
 MOVES = 50
 """Changes of edges a site at most: with blanks, gains of different rows could go in a circle."""
 FINE = 6
@@ -245,10 +290,15 @@ def learn_structure(
         raise InputError(f"rows of {space.num_sites} sites", f"shape {tuple(rows.shape)}", where="rows")
     families = _count_by(rows, space, observed, weights)
     stages = [most for most in STAGES if min(space.sizes) <= most < max(space.sizes)]
-    climb = Climb(families, max_parents, penalty, _part(tell, 0, 1 + bool(stages)))
+    # Pairs of sites of few values are counted faster by the bits of their rows.
+    counted = weights is None and max(space.sizes) * (max(space.sizes) - 1) > CHEAP
+    searches = counted + 1 + bool(stages)
+    pairs = families.pair_gains(_part(tell, 0, searches)) if counted else None
+    climb = Climb(families, max_parents, penalty, _part(tell, int(counted), searches), pairs)
     found = climb.run()
     if stages:
-        found = max(found, Climb(families, max_parents, penalty, _part(tell, 1, 2)).run(stages), key=climb.score)
+        again = Climb(families, max_parents, penalty, _part(tell, searches - 1, searches), pairs)
+        found = max(found, again.run(stages), key=climb.score)
     return found
 
 
@@ -278,12 +328,18 @@ class Climb:
         max_parents: of one site.
         penalty: times BIC's.
         tell: see `learn_structure`.
+        pairs: gains of all pairs ``(D, D)``, where they are counted already.
     """
 
     def __init__(
-        self, families: Families, max_parents: int, penalty: float = 1.0, tell: Tell = lambda done, total: None
+        self,
+        families: Families,
+        max_parents: int,
+        penalty: float = 1.0,
+        tell: Tell = lambda done, total: None,
+        pairs: Counts | None = None,
     ) -> None:
-        self.families, self.sizes, self.tell = families, np.array(families.sizes), tell
+        self.families, self.sizes, self.tell, self.pairs = families, np.array(families.sizes), tell, pairs
         self.widest = max(families.sizes, default=0)
         """Values of a new parent at most."""
         self.price = penalty * log(max(families.total, 1.0)) / 2
@@ -340,8 +396,9 @@ class Climb:
         for child in range(sites):
             self._count(child)
             self.tell(child + 1, 2 * sites)
-        if sites - 1 > CANDIDATES:
-            self.candidates = [np.sort(np.argpartition(-row, CANDIDATES)[:CANDIDATES]) for row in self.gain]
+        most = max(FEWEST, 2 * CANDIDATES // int(self.sizes.max()))
+        if sites - 1 > most:
+            self.candidates = [np.sort(np.argpartition(-row, most)[:most]) for row in self.gain]
 
     def _count(self, child: int) -> None:
         """The gains of one family, as it now is."""
@@ -360,7 +417,11 @@ class Climb:
             # No parent can gain more than all that is left to explain.
             possible = (more < -now) & (self.sizes[other] * counts.size <= CELLS) & ~np.isin(other, parents)
             possible &= self.sizes[other] <= self.widest
-            gains = self.families.gains(child, parents.tolist(), other[possible])
+            tried = other[possible]
+            if len(parents) or self.pairs is None:
+                gains = self.families.gains(child, parents.tolist(), tried)
+            else:
+                gains = self.pairs[child, tried]
             self.gain[child, other[possible]] = gains - more[possible]
         self._look(np.array([child]))
 
