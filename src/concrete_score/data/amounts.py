@@ -17,7 +17,7 @@ _BEFORE = rf"(?:{_CURRENCY})[{_SPACES}]?"
 _AFTER = rf"[{_SPACES}]?(?:[%‰°€£$¥₹₽]|[^\W\d_][^\W\d_]{{0,5}})"
 _STYLES = (
     *((",", "."), (".", ","), ("'", "."), ("’", ".")),
-    *((space, point) for space in _SPACES for point in (",", ".")),
+    *(("\u0020", ","), ("\u0020", "."), ("\u00a0", ","), ("\u00a0", "."), ("\u202f", ","), ("\u202f", ".")),
 )
 """What groups the digits, and what parts decimals from them."""
 _PARTS = re.compile(rf"([+-]?)({_BEFORE})?([+-]?)(\d[\d.,'’{_SPACES}]*?)({_AFTER})?")
