@@ -33,7 +33,7 @@ CHEAP = 128
 """Lines to AND, cells times a site's values but one, up to which that is faster than counting rows one by one."""
 CHUNK = 2**22
 """Entries of the tables, or rows times candidates, counted at once."""
-LINES = 1024
+LINES = 512
 """Values of the sites whose tables with other sites are one matrix product."""
 
 
